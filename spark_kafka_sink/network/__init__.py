@@ -4,7 +4,7 @@ Owns: sending requests to brokers and receiving their responses. Never: the cont
 a response.
 
 ``transport_layer`` (reads and writes bytes) and ``frame_reader`` (reads responses) are used by all
-subpackages. ``tls`` and ``auth`` are for the security of a connection. ``channel`` has one
-connection, and the selector that serves all of them. ``client`` sends requests to nodes and handles
-their responses.
+subpackages. ``tls`` and ``auth`` are for the security of a connection. ``channel`` has the class of
+a connection, and the selector, which serves all connections. ``client`` sends requests to nodes and
+handles the responses.
 """

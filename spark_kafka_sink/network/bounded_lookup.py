@@ -6,8 +6,8 @@ Owns: :func:`resolve_within`, and the thread of a lookup. Never: the lookup itse
 
 The resolver of the operating system may block for 15 s or longer if a name server does not respond.
 A thread that calls the resolver can't be interrupted. So each lookup runs on its own daemon thread.
-If the time limit is over, the caller continues, and the thread ends later, when the resolver
-returns.
+If the time limit is over, the caller continues. The thread of the lookup ends later, when the
+resolver returns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
     """Calls ``look_up(host)`` on another thread, and returns its result. Raises OSError if the
-    lookup fails, or if it takes longer than ``seconds``.
+    lookup fails, or if the lookup takes longer than ``seconds``.
     """
     late = TimeoutError(f"no answer to the lookup of its name within {max(seconds, 0):.1f} s")
     if seconds <= 0:

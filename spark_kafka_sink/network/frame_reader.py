@@ -1,4 +1,5 @@
-"""Reads frames from a connection: a 4-byte length and that number of bytes (Java's NetworkReceive).
+"""Reads frames from a connection. A frame is a 4-byte length and that number of bytes (Java's
+NetworkReceive).
 
 Owns: the frame that is being received on one connection. The buffer for a frame grows with the
 bytes that have arrived. So a wrong length can't cause a large allocation. Never: the content of a

@@ -100,7 +100,8 @@ class ConfluentRegistry:
         self._deadline_ms = self._clock.now_ms() + limit_ms
         self._timeout_ms = int(text_of(options[TIMEOUT]))
         self._urls = registry_urls(values)
-        #: The source of responses; no message shows it.
+        #: The URLs of the registry. They identify the source of a response, and no message contains
+        #: them.
         self.addresses = tuple(sorted(self._urls))
         self._shown = safe_text(f"{values[URL]}")
         for url in self._urls:
@@ -127,10 +128,11 @@ class ConfluentRegistry:
         return None if answer is None else self._schema(answer, self._id(answer))
 
     def id_of(self, subject: str, text: str, kind: str, *, register: bool) -> int | None:
-        """Requests the id of the schema ``text`` in ``subject``. Returns None if the subject does
-        not have this schema.
+        """Requests the id of the schema ``text`` in ``subject``.
 
-        If ``register`` is True, the schema is registered as a new version of the subject.
+        If the subject does not have this schema, the result depends on ``register``. If
+        ``register`` is True, the schema is registered as a new version of the subject, and gets an
+        id. Otherwise the result is None.
         """
         path = f"{_subject(subject)}{'/versions' if register else ''}{self._normalize}"
         fields = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})
@@ -155,7 +157,7 @@ class ConfluentRegistry:
 
     def _add_references(self, answer: Mapping[str, Any], found: _Found, depth: int = 0) -> None:
         """Requests the schemas to which the response ``answer`` refers, and adds them to ``found``.
-        Each schema is added once, after the schemas that it needs itself.
+        Each schema is added once. The schemas to which it refers are added before it.
 
         There are no cycles, because a registry accepts a schema only after its references.
         """
@@ -307,8 +309,8 @@ def _subject(name: str) -> str:
 
 
 def _reference(given: object) -> tuple[str | None, str, int]:
-    """The name, subject and version of a reference in a registry's response. The name is None if
-    one of them is missing.
+    """The name, subject and version of a reference in a registry's response. If one of the three is
+    missing, the returned name is None.
     """
     fields = given if isinstance(given, dict) else {}
     name, subject, version = (fields.get(one) for one in ("name", "subject", "version"))

@@ -30,8 +30,8 @@ class TransportLayer(Protocol):
         ...
 
     def finish_connect(self) -> bool:
-        """Returns True if the TCP connection is established, and False while it is connecting.
-        Raises OSError if it has failed.
+        """Returns True if the TCP connection is established, and False during the connection
+        attempt. Raises OSError if the attempt has failed.
         """
         ...
 

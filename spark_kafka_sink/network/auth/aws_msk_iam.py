@@ -3,8 +3,8 @@ same signature.
 
 Owns: the messages of the mechanism, the AWS region of a broker, and fetching AWS credentials, which
 may block. The package botocore (the extra ``aws``) fetches the credentials, and signs an HTTP
-request with them. This request is not sent to AWS. It is only sent to the broker, as the proof of
-the credentials.
+request with them. The HTTP request is not sent to AWS. It is only sent to the broker, as the proof
+of the credentials.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ HINT: Final = (
 )
 #: Brokers of MSK: b-1.name.abc123.c2.kafka.eu-west-1.amazonaws.com (and .amazonaws.com.cn).
 _HOST: Final = re.compile(r".+\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\.?")
-#: Interval at which keys are fetched again: botocore renews its own before they expire.
+#: The interval in ms at which credentials are fetched again. botocore itself renews its credentials
+#: before they expire.
 _REFRESH_MS: Final = 300_000
-#: A role is assumed again this long before it expires.
+#: A role is assumed again this long before its credentials expire.
 _ROLE_MARGIN_MS: Final = 600_000
 _ROLE_SESSION: Final = "spark-kafka-sink"
 

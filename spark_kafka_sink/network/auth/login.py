@@ -5,8 +5,8 @@ password, and the login that fetches credentials on a separate thread and caches
 messages to a broker, fetching a credential itself.
 
 No timer renews a credential. Each authentication requests the credential from the login. If the
-credential expires soon, the login first fetches a new one. Only the connection waits for this. The
-network thread continues with other connections.
+credential expires soon, the login first fetches a new one. Only the connection waits for this
+fetch. Meanwhile the network thread continues with other connections.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: A fetched credential is used for all waiting connections, however short its lifetime is.
+#: A fetched credential is used for at least this time in ms, even if its lifetime is shorter. So
+#: all waiting connections can use it.
 _SHORTEST_USE_MS: Final = 1_000
 _SHORTEST_PAUSE_MS: Final = 50
-#: A fetch that takes longer is considered hung (a server that sends a byte now and then, or an
-#: interrupt before its thread started): another one is started.
+#: If a fetch takes longer than this, the login starts another fetch. The reasons may be a server
+#: that sends a byte now and then, or an interrupt before the start of the thread.
 _LONGEST_FETCH_MS: Final = 120_000
-#: Hosts whose credentials are cached; more than any cluster's brokers would be a mistake somewhere.
+#: The maximum number of hosts whose credentials are cached. It is higher than the number of brokers
+#: of any cluster.
 _MOST_CACHED: Final = 1_024
 
 
@@ -120,7 +122,7 @@ class _Cached(Generic[T]):
     Times are monotonic milliseconds.
     """
 
-    #: When the fetch in progress began; None when there is none.
+    #: The time at which the running fetch began. None if no fetch is running.
     fetching_since: int | None = None
     value: T | None = None
     refresh_at: int = 0
@@ -133,10 +135,10 @@ class _Cached(Generic[T]):
 class Fetcher(Generic[T]):
     """Fetches credentials on a daemon thread, and caches them.
 
-    ``fetch(host)`` fetches a credential, and may block. It raises OSError if a retry may succeed,
-    and KafkaError otherwise. ``make(credential, host)`` creates the SASL mechanism. If ``per_host``
-    is True, each broker has its own credential. Several producers may share a fetcher. ``_lock``
-    guards the cache and the wakeups.
+    ``fetch(host)`` fetches a credential, and may block. ``fetch`` raises OSError if a retry may
+    succeed, and KafkaError otherwise. ``make(credential, host)`` creates the SASL mechanism. If
+    ``per_host`` is True, each broker has its own credential. Several producers may share a fetcher.
+    ``_lock`` guards the cache and the wakeups.
     """
 
     def __init__(

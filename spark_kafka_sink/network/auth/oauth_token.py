@@ -23,9 +23,11 @@ from spark_kafka_sink.network.auth.login import FetchedCredential
 
 #: RFC 6750's b64token: nothing that could end the field that it travels in.
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
-#: No identity provider issues longer ones, and no broker takes them.
+#: The maximum number of characters of a token. No identity provider issues longer tokens, and no
+#: broker accepts longer tokens.
 _LONGEST = 256 * 1024
-#: So that milliseconds are whole numbers in a float.
+#: The latest accepted expiry, in seconds since the epoch. A float can still hold its milliseconds
+#: exactly.
 _LAST_SECOND = 2**43
 
 
@@ -62,8 +64,8 @@ def expiry_of(token: str, where: str) -> float | None:
 
 
 def seconds(value: object, what: str) -> float | None:
-    """Converts a JSON value, such as an expiry, to a number of seconds. Returns None if it is not a
-    number.
+    """Converts a JSON value, such as an expiry, to a number of seconds. Returns None if the value
+    is not a number.
 
     Raises AuthenticationError for NaN, infinity and numbers that are too large. ``what`` names the
     value in the error.

@@ -50,8 +50,8 @@ _MAX_CORRELATION_ID: Final = 2**31 - 1
 #: two shares, so that a thousand connections that began together don't do it together (KIP-368).
 _EARLIEST_SHARE: Final = 0.85
 _JITTER: Final = 0.10
-#: A broker takes a second authentication within a second for a mistake
-#: (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS).
+#: The minimum time in ms between two authentications of a connection. A broker rejects a second
+#: authentication within one second (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS).
 _SHORTEST_INTERVAL_MS: Final = 1_001
 
 #: More responses than any mechanism needs (GSSAPI: four).
@@ -69,8 +69,8 @@ class SaslState(Enum):
     FAILED = "nothing: refused"
 
 
-#: The allowed transitions. COMPLETE to HANDSHAKE begins a re-authentication, COMPLETE to FAILED is
-#: an unexpected frame.
+#: The allowed changes of the state. COMPLETE to HANDSHAKE: a re-authentication begins. COMPLETE to
+#: FAILED: the broker has sent an unexpected frame.
 _TRANSITIONS: Final = {
     SaslState.INITIAL: {SaslState.API_VERSIONS, SaslState.FAILED},
     SaslState.API_VERSIONS: {SaslState.HANDSHAKE, SaslState.FAILED},
@@ -110,7 +110,8 @@ class SaslClientAuthenticator:
         self._authenticate_version = 0
         self._rounds = 0
         self._again = False
-        #: When to re-authenticate: the session's expiry less a margin, in ms. None: never.
+        #: The time (monotonic ms) from which on the client must authenticate again: some time
+        #: before the session expires. None if the session does not expire.
         self.reauthenticate_at: int | None = None
 
     @property

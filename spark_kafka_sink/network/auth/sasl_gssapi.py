@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 #: The bit of "no security layer" in the server's offer and in our choice.
 _NO_LAYER: Final = 1
-#: The ticket for a broker stays in the ticket cache; it is looked at again so often.
+#: The interval in ms after which the ticket for a broker is fetched again. The Kerberos library
+#: returns the ticket from its cache, if it is still valid.
 _REFRESH_MS: Final = 600_000
 
 

@@ -26,15 +26,16 @@ class SaslMechanism(Protocol):
 
     #: The mechanism's registered name, as the broker has it in sasl.enabled.mechanisms.
     name: str
-    #: True when complete on the client's side, including the broker's authentication.
+    #: True when the client has finished the exchange. If the mechanism also authenticates the
+    #: broker, this has then succeeded.
     complete: bool
     #: The things to check when the broker rejects the client.
     hint: str
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The secrets of this exchange. They are removed from error messages of the broker, which
-        might contain them.
+        """The secrets of this exchange. An error message of the broker might repeat a secret. So
+        the caller removes these secrets from such a message.
         """
         ...
 

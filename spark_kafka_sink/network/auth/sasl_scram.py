@@ -30,15 +30,16 @@ from spark_kafka_sink.network.auth.sasl_mechanism import (
 )
 from spark_kafka_sink.network.auth.saslprep import saslprep
 
-#: Mechanism name to hash.
+#: The hash function of each mechanism.
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
-#: Fewer would let an eavesdropper guess passwords: Kafka's own minimum, and the RFC's.
+#: The minimum number of iterations of Kafka and of the RFC. With fewer iterations, an eavesdropper
+#: could guess passwords.
 MIN_ITERATIONS: Final = 4096
-#: More would let a broker keep our network thread busy: this is about half a second. Kafka's own
-#: maximum is 16384.
+#: The maximum number of iterations, which takes about half a second. With more iterations, a broker
+#: could keep the network thread busy. Kafka's own maximum is 16384.
 MAX_ITERATIONS: Final = 1_000_000
-#: Longer salts and nonces than any broker's are an attack, or noise.
+#: The maximum length of a message. No broker sends salts and nonces that are so long.
 _LONGEST_MESSAGE: Final = 4096
 
 #: The RFC's list of values of ``e=``; other texts are not repeated.
@@ -206,8 +207,8 @@ def _fields(message: str, *names: str) -> dict[str, str]:
     ``names``.
 
     These attributes must be the first in the message, in this order. Later attributes are optional
-    extensions, and are ignored. A mandatory extension (``m=``) would be the first attribute, so the
-    message is rejected.
+    extensions, and are ignored. A message with a mandatory extension is rejected, because its first
+    attribute is the extension (``m=``).
     """
     parts = message.split(",")
     if parts[0].startswith("m="):

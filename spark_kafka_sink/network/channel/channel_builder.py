@@ -1,7 +1,7 @@
 """Creates the transport layer and the authenticator of a connection (Java's ``ChannelBuilders``).
 
-Owns: the choice by ``security.protocol``, and the creation of the TLS context and the login from
-the options. Never: opening or using a connection.
+Owns: the choice of both classes by ``security.protocol``, and the creation of the TLS context and
+the login from the options. Never: opening or using a connection.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class ChannelBuilder:
     """Creates a ``KafkaChannel`` for each connection, and holds the objects that all connections of
     a client share.
 
-    ``context`` is a function that returns the TLS context for a new connection, or None without
-    TLS. ``login`` is None without SASL. The modules for TLS and SASL are imported only if they are
-    needed.
+    ``context`` is a function that returns the TLS context for a new connection. Without TLS,
+    ``context`` is None. Without SASL, ``login`` is None. The modules for TLS and SASL are imported
+    only if they are needed.
     """
 
     __slots__ = ("_client_id", "_context", "_login")
@@ -77,8 +77,8 @@ class ChannelBuilder:
         self, node_id: int, host: str, remote: str, sock: socket.socket
     ) -> KafkaChannel:
         """Creates the channel for a connection to the node ``node_id``. ``sock`` is the socket,
-        which is not connected yet. ``host`` is the advertised name of the broker, which its
-        certificate must contain. ``remote`` is the broker's address for messages.
+        which is not connected yet. ``host`` is the broker's advertised name. The broker's
+        certificate must contain this name. ``remote`` is the broker's address for messages.
         """
         transport: TransportLayer
         if self._context is None:

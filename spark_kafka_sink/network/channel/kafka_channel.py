@@ -70,20 +70,23 @@ class KafkaChannel:
     ) -> None:
         self.node_id = node_id
         self.remote = remote
-        #: The channel's state; the selector sets states that only it can detect (EXPIRED, ...).
+        #: The state of the channel. The selector sets the states that only the selector can detect,
+        #: such as EXPIRED.
         self.kind = ChannelStateKind.NOT_CONNECTED
         self.detail: str | None = None
         self.error: AuthenticationError | RemoteProtocolError | None = None
-        #: The session is about to expire, and re-authentication is in progress. A send waits for
-        #: it; responses to earlier requests still arrive.
+        #: True during a re-authentication. Sending the next frame waits until the re-authentication
+        #: is complete. Responses to earlier requests still arrive.
         self.reauthenticating = False
         self.reauthenticating_since = 0
-        #: The events that the selector watches, and the time of the last use; set by the selector.
+        #: ``watched`` has the events for which the selector watches the socket. ``used_ms`` is the
+        #: time of the last use (monotonic ms). The selector sets both.
         self.watched = 0
         self.used_ms = 0
         self.transport = transport
         self.connected = False
-        #: Connected, handshake done, authenticated: requests may be sent.
+        #: True if requests can be sent: the TCP connection, the TLS handshake and the
+        #: authentication are complete.
         self.ready = False
         #: The frame being sent.
         self.sending: NetworkSend | None = None
@@ -117,8 +120,8 @@ class KafkaChannel:
         return ChannelState(self.kind, self.remote, self.detail, self.error)
 
     def finish_connect(self) -> bool:
-        """Checks whether the TCP connection is established, and returns True if it is. Raises
-        OSError if it has failed.
+        """Returns True if the TCP connection is established. Raises OSError if the connection
+        attempt has failed.
         """
         if not self.transport.finish_connect():
             return False

@@ -16,8 +16,8 @@ from spark_kafka_sink.protocol.request import Buffers
 
 
 class ChannelStateKind(Enum):
-    """The state of a connection. For a closed connection, its state when it was closed, or the
-    reason of the close (Java's ChannelState.State).
+    """The state of a connection. A closed connection keeps the state that it had before the close,
+    or has the reason of the close as its state (Java's ChannelState.State).
     """
 
     NOT_CONNECTED = "not connected"

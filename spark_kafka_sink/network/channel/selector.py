@@ -331,8 +331,8 @@ class Selector:
             self._waiting.append(channel)
 
     def _read(self, channel: KafkaChannel, now: int) -> None:
-        """Reads from a connection. A poll reads at most one frame of each connection, so that every
-        connection gets its turn.
+        """Reads from a connection. One poll reads at most one frame of each connection, so that
+        every connection gets its turn.
         """
         node_id = channel.node_id
         if not self.completed_receives or not self._has_received(node_id):
@@ -400,9 +400,9 @@ class Selector:
     def _close_idle(self, now: int) -> None:
         """Closes the connections that were not used for connections.max.idle.ms.
 
-        There is no timer for this. If a producer sleeps, its idle connections are closed when it
-        wakes up, before it can use them. (Brokers close idle connections one minute later than the
-        client does.)
+        No timer wakes a thread that sleeps. If a producer sleeps, its idle connections are closed
+        when the producer wakes up, before it can use them. (Brokers close idle connections one
+        minute later than the client does.)
         """
         self._next_idle_ms = NEVER
         for channel in list(self._channels.values()):
@@ -419,7 +419,8 @@ class Selector:
         arrived completely.
 
         The connection may have failed while a request was written. Responses to earlier requests
-        may be acknowledgements. If they are delivered, their batches need not be sent again.
+        may be acknowledgements. If an acknowledgement is delivered, the acknowledged batches need
+        not be sent again.
         """
         self._forget(channel)
         with contextlib.suppress(ValueError):

@@ -22,8 +22,9 @@ from spark_kafka_sink.protocol.messages.api_versions import (
 from spark_kafka_sink.protocol.node_api_versions import NodeApiVersions
 from spark_kafka_sink.protocol.request import ApiKey, Request
 
-#: The versions of the request to a node that closes the connection in place of an answer (Azure
-#: Event Hubs did so with version 4). Each is tried twice: a connection may be cut by chance.
+#: The versions of the ApiVersions request that are tried one after the other, if a node closes the
+#: connection instead of responding. (Azure Event Hubs did so with version 4.) Each version is tried
+#: twice, because a connection may also be closed for another reason.
 FALLBACKS: Final = (VERSIONS.max, 3, 0)
 _TRIES: Final = 2
 
@@ -58,7 +59,8 @@ class ApiVersions:
         # Nodes with a request in flight, and how many of each node ended with their connection.
         self._asked: set[int] = set()
         self._lost: dict[int, int] = {}
-        #: The nodes to query, each with the version of the request.
+        #: The nodes to which an ApiVersions request must be sent, each with the version of this
+        #: request.
         self.needing_fetch: dict[int, int] = {}
 
     def of(self, node_id: int) -> NodeApiVersions | None:

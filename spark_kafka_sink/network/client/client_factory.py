@@ -28,7 +28,8 @@ from spark_kafka_sink.network.client.kafka_client import MetadataStore
 from spark_kafka_sink.network.client.lookup_threads import LookupThreads
 from spark_kafka_sink.network.client.network_client import NetworkClient
 
-#: The longest silence of a broker; the limit of a connection attempt rises after each failure.
+#: The maximum connection setup timeout in ms of :func:`impatient`. The timeout of a connection
+#: attempt rises after each failure.
 _SILENT_MS: Final = 3_000
 
 
@@ -92,8 +93,8 @@ def impatient(config: ProducerConfig) -> ProducerConfig:
     """Returns ``config`` with a short connection setup timeout, for commands for which a user
     waits.
 
-    If a broker process is stopped but not dead, its operating system still accepts TCP connections.
-    With a short timeout, the client soon tries another broker.
+    If a broker process is stopped but not dead, the operating system still accepts TCP connections
+    for it. With a short timeout, the client soon tries another broker.
     """
     within_ms = min(config.socket_connection_setup_timeout_ms, _SILENT_MS)
     return replace(config, socket_connection_setup_timeout_ms=within_ms)

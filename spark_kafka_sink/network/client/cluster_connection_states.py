@@ -43,8 +43,8 @@ _CONNECTED = (ConnectionState.CHECKING_API_VERSIONS, ConnectionState.READY)
 
 
 class _Addresses:
-    """The addresses to which a host name resolves. Each connection attempt uses the next of
-    them.
+    """The addresses to which a host name resolves. Each connection attempt uses the next of these
+    addresses.
     """
 
     __slots__ = ("_addresses", "_index", "_last_attempted", "_resolve", "host")
@@ -125,7 +125,7 @@ class ClusterConnectionStates:
         self, config: ProducerConfig, *, resolve: HostResolver, random: Callable[[], float]
     ) -> None:
         self._states: dict[int, _NodeConnectionState] = {}
-        #: Nodes whose connection is being set up.
+        #: The ids of the nodes whose connection is being set up.
         self.connecting_nodes: set[int] = set()
         self._resolve = resolve
         self._reconnect_backoff = ExponentialBackoff(
@@ -200,8 +200,8 @@ class ClusterConnectionStates:
         self._count_failed_attempt(state)
 
     def throttle(self, node_id: int, until_ms: int) -> None:
-        """Notes that no request can be sent to the node before ``until_ms``. If an earlier call
-        had a later time, that time stays.
+        """Notes that no request can be sent to the node before ``until_ms``. If an earlier call has
+        set a later time, the later time stays.
         """
         state = self._states.get(node_id)
         if state is not None and (

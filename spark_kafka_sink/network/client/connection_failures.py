@@ -1,8 +1,8 @@
 """The broker addresses to which connections have failed, each with the reason. Used in messages
 when no broker responds.
 
-Owns: the address of the last connection attempt to each node. Also, for each address, the reason of
-the last failure, until the node responds. Never: the decision to try again.
+Owns: the address of the last connection attempt to each node; for each address, the reason of the
+last failure, until the node responds. Never: the decision to try again.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from spark_kafka_sink.protocol.request import ApiKey
 
 _log = logging.getLogger(__name__)
 
-#: The only difference between two messages with the same reason: the time that the client waited.
+#: The numbers in a message. Two messages with the same reason can differ only in a number, such as
+#: the time for which the client has waited.
 _NUMBERS = re.compile(r"\d+")
-#: Reasons of a node that are logged as warnings at most, until it answers.
+#: The maximum number of reasons of a node that are logged as warnings, until the node responds.
 _REASONS_OF_A_NODE = 64
 
-#: Addresses stored for one node; a host name with more is cut off.
+#: The maximum number of stored addresses of one node.
 _ADDRESSES_OF_A_NODE = 16
 
-#: The likely cause when a listener accepts the connection and sends no valid response.
+#: The likely cause if a listener accepts the connection and sends no valid response.
 SILENT_LISTENER = "is it stopped or overloaded, a TLS or SASL listener, or not Kafka?"
 
-#: The likely cause when it responds to ApiVersions only.
+#: The likely cause if a listener responds only to ApiVersions.
 WANTS_SASL = "does it require SASL? Then set security.protocol to SASL_PLAINTEXT or SASL_SSL"
 
 #: The possible first requests after ApiVersions.
@@ -120,8 +121,9 @@ class ConnectionFailures:
             self.record(node_id, detail)
 
     def take(self) -> Mapping[int, str]:
-        """Returns the last failure of each node that has failed since the last call of this method,
-        by node id. A failure is a text with the address and the reason.
+        """Returns the last connection failure of each node, by node id. Contains only nodes with a
+        failure since the last call of this method. A failure is a text with the address and the
+        reason.
         """
         taken = self._taken
         if taken:
@@ -129,13 +131,13 @@ class ConnectionFailures:
         return taken
 
     def connected(self, node_id: int) -> None:
-        """Notes that a node responded to ApiVersions. Its failures then no longer appear in
-        messages.
+        """Notes that a node responded to ApiVersions. From now on, messages do not contain the
+        earlier failures of this node.
 
         But the reasons that were logged are still remembered, so that the same warning is not
         logged again. Example: a SASL listener responds to ApiVersions of a client without SASL, and
-        then closes the connection at the next request. Without this rule, each attempt would log a
-        warning.
+        then closes the connection at the next request. If the reasons were forgotten, each attempt
+        would log a warning.
         """
         if self.by_node.pop(node_id, None) is not None:
             self._publish()

@@ -26,7 +26,8 @@ from spark_kafka_sink.network.client.api_versions import FALLBACKS, ApiVersions
 from spark_kafka_sink.network.client.host_resolver import numeric, resolve_host
 from spark_kafka_sink.protocol.frames import frame
 
-#: The length of one poll: the stages completed in it can't be distinguished.
+#: The maximum duration of one poll, in ms. If a stage fails after another stage was completed in
+#: the same poll, the probe can't distinguish the two.
 _POLL_MS: Final = 20
 _BUFFER: Final = -1  # the operating system's
 
@@ -172,8 +173,8 @@ def _address(host: str, port: int) -> str:
 def _stages(
     before: tuple[Stage, ...], channel: KafkaChannel, stages: tuple[Stage, ...]
 ) -> tuple[Stage, ...]:
-    """The stages of ``channel`` that are complete now. For a closed channel, returns ``before``:
-    the caller has passed the stages that were complete before the close.
+    """The stages of ``channel`` that are complete now. If the channel is closed, returns
+    ``before``, which has the stages that were complete before the close.
     """
     if not channel.connected:
         return before

@@ -17,11 +17,12 @@ from spark_kafka_sink.base.errors import ConfigError, warn
 
 _log = logging.getLogger(__name__)
 
-#: The value of client.dns.lookup that asks for canonical names.
+#: The value of client.dns.lookup with which canonical names are used.
 CANONICAL: Final = "resolve_canonical_bootstrap_servers_only"
 
-#: A host name to its addresses, best first. Raises OSError when there are none, of which
-#: BlockingIOError is for now only.
+#: A function that returns the addresses of a host name, the best address first. It raises
+#: BlockingIOError if the addresses are not known yet, and another OSError if the host name has no
+#: address.
 HostResolver = Callable[[str], list[str]]
 
 
@@ -83,12 +84,12 @@ def bootstrap_addresses(
 
     With ``resolve_canonical_bootstrap_servers_only`` each IP address of a host becomes one server.
     The name of this server is the canonical name of the address, which Kerberos needs. The
-    canonical name comes from the reverse DNS zone. Its owner could enter any name, and TLS would
-    then verify the wrong name. So the canonical name is used only if it resolves to the address,
-    otherwise the IP address is used (as ``InetAddress.getCanonicalHostName`` does). Hosts that
-    can't be resolved are skipped with a warning.
+    canonical name comes from the reverse DNS zone. The owner of this zone could enter any name, and
+    TLS would then verify the wrong name. So the canonical name is used only if it resolves to the
+    address, otherwise the IP address is used (as ``InetAddress.getCanonicalHostName`` does). Hosts
+    that can't be resolved are skipped with a warning.
 
-    Raises ConfigError if no server can be resolved. Its hint has the reason for each host.
+    Raises ConfigError if no server can be resolved. The error's hint has the reason for each host.
     """
     servers = tuple(servers)
     failures: dict[str, str] = {}

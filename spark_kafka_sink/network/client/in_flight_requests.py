@@ -40,8 +40,8 @@ class InFlightRequest:
         return self.sent_ms + self.throttle_ms + self.request.request_timeout_ms
 
     def parse(self, payload: memoryview) -> object:
-        """Decodes ``payload`` as the response to this request. Raises RemoteProtocolError if it is
-        not a valid response.
+        """Decodes ``payload`` as the response to this request. Raises RemoteProtocolError if
+        ``payload`` is not a valid response.
         """
         sent = self.request
         api_key = sent.request.api_key
@@ -81,9 +81,9 @@ class InFlightRequests:
         self._max = max_per_connection
         self._requests: dict[int, deque[InFlightRequest]] = {}
         self._count = 0
-        #: No deadline is earlier than this. It is lowered with every request, and recomputed only
-        #: when it has passed: completing a request costs nothing, at the price of one early check
-        #: in request.timeout.ms.
+        #: A time (monotonic ms) before which no request times out. A new request can lower this
+        #: time. The time is not raised when a request is completed, but only after it has passed.
+        #: So a check may come too early, at most once in request.timeout.ms.
         self.earliest_deadline_ms = NEVER
 
     def add(self, request: InFlightRequest) -> None:
@@ -108,8 +108,8 @@ class InFlightRequests:
         return not queue or (queue[-1].sent and len(queue) < self._max)
 
     def oldest(self, node_id: int) -> InFlightRequest | None:
-        """The oldest request in flight to a node. The next response belongs to it, because brokers
-        respond in order. None if there is no request.
+        """The oldest request in flight to a node. The next response belongs to this request,
+        because brokers respond in order. None if there is no request.
         """
         queue = self._requests.get(node_id)
         return queue[0] if queue else None

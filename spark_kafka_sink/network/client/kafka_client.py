@@ -1,8 +1,8 @@
 """The interface by which the sender uses the network (Java's ``KafkaClient``).
 
-Owns: :class:`KafkaClient`, which ``NetworkClient`` implements. Also :class:`MetadataStore`, by
-which the network client uses the metadata, and which ``metadata.py`` implements. Tests have other
-implementations of both.
+Owns: :class:`KafkaClient`, which ``NetworkClient`` implements; :class:`MetadataStore`, the
+interface by which the network client uses the metadata. ``metadata.py`` implements
+:class:`MetadataStore`. Tests have other implementations of both interfaces.
 
 Only the sender thread calls the methods, except for :meth:`KafkaClient.wakeup` and
 :meth:`KafkaClient.connection_failures`.
@@ -33,8 +33,8 @@ class MetadataStore(Protocol):
         ...
 
     def time_to_next_update(self, now: int) -> int:
-        """The time in ms until a Metadata request must be sent, including the backoff. 0 if it must
-        be sent now, and NEVER if no update is needed.
+        """The time in ms until a Metadata request must be sent, including the backoff. 0 if the
+        request must be sent now, and NEVER if no update is needed.
         """
         ...
 
@@ -49,9 +49,9 @@ class MetadataStore(Protocol):
     def failed_update(self, now: int, error: KafkaError | None) -> None:
         """Notes that the request of the last :meth:`new_request` has failed.
 
-        ``error`` is None after a disconnect. Otherwise it is a fatal error (the authentication
-        failed, or there is no common version), which is raised to all threads that wait for
-        metadata.
+        ``error`` is None after a disconnect. Otherwise ``error`` is a fatal error: the
+        authentication failed, or there is no common version. All threads that wait for metadata get
+        this error.
         """
         ...
 
@@ -95,8 +95,9 @@ class KafkaClient(Protocol):
         ...
 
     def take_failures(self) -> Mapping[int, str]:
-        """Returns the last connection failure of each node that has failed since the last call, by
-        node id. A failure is a text with the address and the reason.
+        """Returns the last connection failure of each node, by node id. Contains only nodes with a
+        failure since the last call of this method. A failure is a text with the address and the
+        reason.
         """
         ...
 
@@ -134,7 +135,7 @@ class KafkaClient(Protocol):
     def in_flight_request_count(self, node_id: int | None = None) -> int: ...
 
     def wakeup(self) -> None:
-        """Ends a :meth:`poll` that is waiting. Any thread may call it."""
+        """Ends a :meth:`poll` that is waiting. Any thread may call this method."""
         ...
 
     def close(self) -> None: ...

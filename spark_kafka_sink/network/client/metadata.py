@@ -129,7 +129,7 @@ class Metadata:
         self._topics = dict.fromkeys(self.cluster.topics, now + self._max_idle_ms)
         self._new_topics: set[str] = set()
         self._errors: dict[str, ErrorCode] = {}
-        #: Of partitions without a leader that can be reached, for messages.
+        #: The last known leaders of partitions whose leader is missing now. Used in messages.
         self._last_leaders: Mapping[TopicPartition, Node] = {}
         # The last epoch known of each partition's leader, -1 where none is.
         self._epochs = {t: p.leader_epochs() for t, p in self.cluster.topics.items()}
@@ -147,7 +147,7 @@ class Metadata:
         self._failure: KafkaError | None = None
         self._failures = 0
         self._closed: KafkaError | None = None
-        #: The producer sleeps; see :meth:`set_parked`.
+        #: True while the producer is parked (:meth:`set_parked`).
         self.parked = False
         self._on_wait = on_wait
         self._listeners: list[ClusterResourceListener] = []
@@ -186,9 +186,9 @@ class Metadata:
         """Waits until the partitions of all ``topics`` are known. Returns the cluster.
 
         Raises KafkaTimeoutError at ``deadline`` (monotonic ms), with the same text as Spark's Kafka
-        sink. Its hint has the brokers' error for the topic, or the addresses that could not be
-        reached. Raises InvalidTopicError and AuthorizationError when a broker returns them. If the
-        metadata are closed, raises the error of :meth:`close`.
+        sink. The hint of this error has the brokers' error for the topic, or the addresses that
+        could not be reached. Raises InvalidTopicError and AuthorizationError if a broker returns
+        such an error. If the metadata are closed, raises the error of :meth:`close`.
         """
         cluster = self.cluster
         for topic in topics:
@@ -299,9 +299,9 @@ class Metadata:
         raise error from (None if code is None else code.error(f"topic {topic}"))
 
     def no_broker_answered(self, within_ms: int, what: str) -> KafkaTimeoutError:
-        """Creates the error for the case that no broker has responded within ``within_ms``. Its
-        text has the addresses with their failures, and ``what``, which describes what the caller
-        waited for.
+        """Creates the error for the case that no broker has responded within ``within_ms``. The
+        error's text has the addresses with their failures. It also has ``what``, which describes
+        the thing for which the caller has waited.
         """
         return KafkaTimeoutError(
             f"no broker answered within {within_ms} ms; {self.addresses_tried()} ({what})",
@@ -333,7 +333,7 @@ class Metadata:
 
     def addresses_tried(self) -> str:
         """A text for error messages: the addresses to which connections have failed, with the
-        reasons. If there are none, all addresses.
+        reasons. If no connection has failed, the text has all addresses.
 
         Before the first response, addresses that have not failed are also listed, because they have
         not responded.
@@ -353,7 +353,7 @@ class Metadata:
 
     @property
     def last_success_ms(self) -> int:
-        """The time (monotonic ms) of the last successful full update. Before the first one, it is
+        """The time (monotonic ms) of the last successful full update. Before the first full update,
         the time at which this object was created.
         """
         return self._last_success_ms

@@ -1,7 +1,8 @@
 """Merges a Metadata response into the known metadata (Java's ``MetadataSnapshot.mergeWith``).
 
-Owns: the decision which topics and leaders of a response are used. ``metadata.py`` calls it under
-its lock. Never: storing the result, waking a thread, the time of the next update.
+Owns: the decision which topics and leaders of a response are used. ``metadata.py`` calls
+:func:`merge` under the lock of ``Metadata``. Never: storing the result, waking a thread, the time
+of the next update.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def merge(
     ``epochs`` has for each topic the last known leader epochs, one for each partition. -1 means
     unknown. This function updates ``epochs`` in place. If the response has a lower epoch for a
     partition, the known leader is kept. ``partial`` is True if only some of the topics in use were
-    requested. Then topics that the response does not contain are kept.
+    requested. In this case, the topics that are missing in the response are kept.
     """
     topics = dict(old.topics) if partial else {}
     ids = dict(old.topic_ids)
@@ -108,8 +109,8 @@ def _partitions(
 def last_leaders(
     new: Cluster, old: Cluster, before: Mapping[TopicPartition, Node]
 ) -> dict[TopicPartition, Node]:
-    """For each partition whose leader is missing among the brokers of ``new``, the broker that was
-    its last leader. Used in error messages.
+    """Finds the partitions whose leader is missing among the brokers of ``new``. Returns the last
+    known leader of each of them, for error messages.
 
     ``before`` is the result of the previous call, for the cluster ``old``.
     """

@@ -19,7 +19,7 @@ from spark_kafka_sink.protocol.metadata import MetadataRequest, MetadataResponse
 
 _log = logging.getLogger(__name__)
 
-#: Minimum delay before looking again for a node, if reconnect.backoff.ms is shorter.
+#: The minimum time in ms until the next search for a node, if reconnect.backoff.ms is shorter.
 _LEAST_RETRY_MS = 50
 
 #: Maximum number of partitions in a warning.

@@ -40,7 +40,7 @@ class NodeConnections:
         self.states = states
         self.api_versions = ApiVersions()
         self.failures = ConnectionFailures()
-        #: The nodes that are connecting, and whose host is being looked up.
+        #: The nodes with a connection attempt whose host name is still being resolved.
         self.unresolved: dict[int, Node] = {}
         # Host and port of each node's last attempt.
         self._begun: dict[int, tuple[str, int]] = {}
@@ -54,7 +54,7 @@ class NodeConnections:
 
     def resume(self, now: int) -> list[int]:
         """Continues the connection attempts whose host names have been resolved meanwhile. Returns
-        the ids of the nodes whose attempt has failed.
+        the ids of the nodes whose connection attempt has failed.
         """
         waiting, self.unresolved = self.unresolved, {}
         return [

@@ -49,7 +49,8 @@ class HttpRequest:
 
 #: OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH.
 _NAMES_ANOTHER_HOST = (62, 64)
-#: Headers, and every "100 Continue" before them.
+#: The maximum number of bytes of the headers, including all "100 Continue" responses before the
+#: headers.
 _MOST_HEADERS = 1 << 18
 
 
@@ -119,9 +120,9 @@ def _exchange(request: HttpRequest) -> tuple[int, bytes]:
 def _tunnel(
     sock: socket.socket, proxy: Proxy, address: tuple[str, int], deadline: _Deadline
 ) -> None:
-    """Asks the proxy to which ``sock`` is connected for a connection to the server ``address``, by
-    the HTTP method CONNECT (RFC 9110, 9.3.6). From then on, bytes that are written to ``sock``
-    reach the server.
+    """Requests a connection to the server ``address`` from the proxy, by the HTTP method CONNECT
+    (RFC 9110, 9.3.6). ``sock`` is connected to the proxy. From then on, bytes that are written to
+    ``sock`` reach the server.
     """
     connection = http.client.HTTPConnection(proxy.host, proxy.port)
     connection.sock = _BoundedSocket(sock, deadline, _MOST_HEADERS)
@@ -176,8 +177,8 @@ class _BoundedSocket:
     """A socket for http.client, with one deadline and one size limit for the whole response.
 
     The timeout of a Python socket begins again with each received byte. Also, http.client reads any
-    number of "100 Continue" responses. So a server could otherwise keep the client busy without
-    end.
+    number of "100 Continue" responses. So without this class, a server could keep the client busy
+    without end.
     """
 
     __slots__ = ("_deadline", "_most_bytes", "_sock")

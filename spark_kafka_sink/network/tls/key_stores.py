@@ -22,13 +22,16 @@ _BEGIN, _END, _DASHES = "-----BEGIN ", "-----END ", "-----"
 _CERTIFICATES = ("CERTIFICATE", "TRUSTED CERTIFICATE")
 #: No label of PEM is longer (RFC 7468).
 _LONGEST_LABEL = 64
-#: Labels that begin and never end, before the rest is taken for no PEM: each costs a search.
+#: The maximum number of labels of PEM blocks without an end. After this number, the rest of the
+#: text is not searched, because each such label costs a search to the end of the text.
 _MOST_ENDLESS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class TrustMaterial:
-    """The certificates to trust, as PEM. ``source`` names their option and file, for messages."""
+    """The certificates to trust, as PEM. ``source`` names the option and the file of the
+    certificates, for messages.
+    """
 
     source: str
     pem: str
@@ -137,8 +140,8 @@ def _refuse_unused(options: Mapping[str, object], name: str, why: str) -> None:
 
 
 def _kind(options: Mapping[str, object], name: str) -> str | None:
-    """The type of a store that the options set, in capitals. None if the options do not set it: the
-    type is then detected from the content.
+    """The type of a store, in capitals, from the options. None if the options do not contain the
+    type. The type is then detected from the content.
     """
     value = options.get(name)
     if value is None:
@@ -260,8 +263,8 @@ def _blocks(pem: str) -> Iterator[_Block]:
 
 
 def _pkcs12(source: str, content: bytes, password: Password | None, option: str) -> tuple[str, str]:
-    """The private key and the certificates of a PKCS12 store, as two PEM texts. The first is empty
-    if the store has no key.
+    """The private key and the certificates of a PKCS12 store, as two PEM texts. The first text is
+    empty if the store has no key.
     """
     try:
         from cryptography.hazmat.primitives.serialization import (

@@ -27,8 +27,8 @@ _log = logging.getLogger(__name__)
 _LOCATIONS: Final = ("ssl.truststore.location", "ssl.keystore.location")
 _BEGIN, _END = b"-----BEGIN ", b"-----END "
 
-#: Changes when a file is replaced or written to: device, inode, size, time of change; None without
-#: a file.
+#: Device, inode, size and time of change of a file. The tuple changes if the file is replaced or
+#: written. None if the file does not exist.
 _State = tuple[int, int, int, int] | None
 
 

@@ -30,16 +30,18 @@ from spark_kafka_sink.protocol.request import Buffer
 
 #: The most that a TLS record carries.
 _RECORD = 16384
-#: Encrypted bytes made ahead of the socket, at most: enough for one system call to be worth it.
+#: The maximum number of bytes that are encrypted before the socket accepts them: enough for an
+#: efficient system call.
 _AHEAD = 16 * _RECORD
-#: Encrypted bytes in a single read.
+#: The maximum number of encrypted bytes in a single read.
 _CHUNK = 4 * _RECORD
-#: The same where the last ones had nothing of the caller's in them: a chunk has room for 2 400 key
-#: updates, which are tens of milliseconds of work.
+#: The size of a single read if the previous bytes contained no data for the caller. A larger chunk
+#: could contain 2 400 key updates, which take tens of milliseconds.
 _SMALL_CHUNK = 4096
-#: Bytes without any byte for the caller, handshake included: the largest chain of certificates that
-#: OpenSSL accepts has 100 KiB. A byte for the caller pays only for its own record. Otherwise a byte
-#: now and then would allow a flood.
+#: The maximum number of received bytes without data for the caller, including the handshake. (The
+#: largest certificate chain that OpenSSL accepts has 100 KiB.) A byte for the caller lowers the
+#: count only by ``_WORTH``, about the size of a record with one byte. Otherwise a server could
+#: avoid the limit by one byte now and then.
 _MOST_IDLE = 1024 * 1024
 _WORTH = 64
 #: Encrypted bytes that wait for the socket: our own, of which the last record may begin below
@@ -82,18 +84,21 @@ class SslTransportLayer:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._session = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
-        #: Taken out of ``_outgoing``, not yet taken by the socket.
+        #: Encrypted bytes from ``_outgoing`` that the socket has not accepted yet.
         self._encrypted = memoryview(b"")
         self._chunk = memoryview(bytearray(_CHUNK))
         self._record = memoryview(bytearray(_RECORD))
         self._handshaken = False
-        #: The broker sent something: an end after that is no "wrong kind of port".
+        #: True after the broker has sent bytes. If the connection ends later, the cause is not a
+        #: wrong port.
         self._talked = False
-        #: The broker sent data over the session, so it accepted the client's certificate.
+        #: True after the broker has sent data after the handshake, which shows that the broker has
+        #: accepted the client's certificate.
         self._accepted = False
-        #: Encrypted bytes that came and that the caller's do not account for.
+        #: About the number of received encrypted bytes that have contained no data for the caller.
         self._idle = 0
-        #: The last read found bytes, and there may be more above the socket.
+        #: True if the last read has returned bytes, and more bytes may be in the buffers of this
+        #: layer.
         self._readable = False
 
     @property
@@ -111,7 +116,7 @@ class SslTransportLayer:
 
     def handshake(self) -> None:
         """Continues the handshake as far as this is possible without blocking, but reads at most
-        one chunk of bytes. The caller calls it again after the next event of the socket.
+        one chunk of bytes. The caller calls this method again after the next event of the socket.
 
         Raises AuthenticationError, ConnectionError.
         """
@@ -136,7 +141,7 @@ class SslTransportLayer:
     def _send_handshake(self) -> None:
         """Writes the bytes of the handshake to the socket.
 
-        If the broker has closed the connection, raises the same error as a read would.
+        If the broker has closed the connection, raises the error that a read would raise.
         """
         try:
             self._flush()
