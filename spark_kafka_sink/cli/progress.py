@@ -59,7 +59,7 @@ class Bar:
         self._shown.update(self._shown.task_ids[0], completed=done, total=total, refresh=True)
 
     def close(self) -> None:
-        """Removes the bar from the screen. The next call may begin another bar."""
+        """Removes the bar from the screen. If the object is called again, it begins a new bar."""
         shown, self._shown, self._began = self._shown, None, None
         if shown is not None:
             shown.stop()

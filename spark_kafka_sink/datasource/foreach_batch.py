@@ -207,7 +207,7 @@ class Transaction:
                 self._failure = self._failure or failure
 
     def _context_of(self, batch: DataFrame, options: Mapping[str, OptionText]) -> WriteContext:
-        """The context of the block's next write, which is passed to the tasks and to the commit."""
+        """The context of the block's next write. The tasks and the commit get this context."""
         session = batch.sparkSession
         with self._lock:
             before = self._plans

@@ -40,7 +40,9 @@ METRICS: Final = (_OPEN, _OLDEST_AGE, _HELD, _CHECKED)
 
 
 class _Sample(NamedTuple):
-    """A value of a metric. ``label`` is the text of its label after the topic, or empty."""
+    """A value of a metric. ``label`` is the text that follows the label ``topic``, such as
+    ``,whose="orphan"``. It is empty if the metric has no second label.
+    """
 
     label: str
     value: float

@@ -79,7 +79,7 @@ class BackfillSource:
         return self._pinned
 
     def facts(self, pin: str) -> dict[str, str]:
-        """The properties of the source that must be the same in each call, by name."""
+        """The names and values of the source's properties that must be the same in each call."""
         rows = self.rows(pin)
         found = {
             _COLUMNS: rows.schema.simpleString(),

@@ -174,8 +174,8 @@ def _park(producer: KafkaProducer) -> bool:
 
 
 def effective_config(config: ProducerConfig, app_id: str) -> ProducerConfig:
-    """The config of a task's producer, with the default client.id of the application if none is
-    set.
+    """The config of a task's producer. If the user has not set client.id, the config has the
+    application's default client.id.
     """
     if config.client_id:
         return config
