@@ -1,10 +1,10 @@
 """Decodes fetched batches of a log: records, and transaction markers.
 
-Owns: :func:`read_batches`, which finds records by their keys. It trusts no input, because other
-clients may write to the topic. Never: fetching the bytes (``protocol/log_requests.py``), the
-meaning of a record, the outcome of transactions (``transactions/commit_log/log_reader.py``). Only
-the driver uses this module, to read a few records of its commit log. So records are decoded one by
-one.
+Owns: :func:`read_batches`, which finds records by their keys. This function trusts no input,
+because other clients can write to the topic. Never: fetching the bytes
+(``protocol/log_requests.py``), the meaning of a record, the outcome of transactions
+(``transactions/commit_log/log_reader.py``). Only the driver uses this module, to read a few records
+of its commit log. So records are decoded one by one.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class ControlType(IntEnum):
 class LogRecord:
     """A record of a log.
 
-    ``timestamp`` is in milliseconds since the epoch. For topics with LogAppendTime it is the
-    broker's time. ``headers`` are only read for dead letters.
+    ``timestamp`` is in milliseconds since the epoch. For topics with LogAppendTime, ``timestamp``
+    is the broker's time. ``headers`` are only read for dead letters.
     """
 
     offset: int
@@ -78,10 +78,10 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """A record batch of the log: its header, and its records, which may be compressed
-    (``section``).
+    """A record batch of the log. ``header`` is its header. ``section`` has its records, often
+    compressed.
 
-    Compaction may remove records from a batch, even all of them. The batch keeps its range of
+    Compaction can remove records from a batch, even all records. The batch keeps its range of
     offsets.
     """
 
@@ -99,8 +99,8 @@ class LogBatch:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The reason why the record at ``offset``, and all later records of its batch, can't be read.
-    ``reason`` is one line of text, and contains no bytes of the log.
+    """The reason why the record at ``offset`` can't be read. All later records of the same batch
+    can't be read either. ``reason`` is one line of text, and contains no bytes of the log.
     """
 
     offset: int
@@ -109,16 +109,16 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
-    """A batch of the log, with those of its records whose keys the caller wants.
+    """A batch of the log, with the records whose keys the caller wants.
 
     ``producer_id`` is -1 if the producer is not idempotent. If ``control`` is true, the batch is a
     control batch: ``marker`` is its transaction marker, or None for a control record of another
     kind.
 
-    ``unreadable`` is None if all wanted records could be read. Otherwise a record that is wanted,
-    or may be wanted, can't be read, and ``records`` are only the wanted records before it. If
-    ``header_known`` is False, the header can't be read either: then only the batch's base offset is
-    known, and it is also used as the last offset.
+    ``unreadable`` is None if all wanted records could be read. Otherwise ``unreadable`` is about a
+    record that can't be read and that is possibly wanted, and ``records`` has only the wanted
+    records from before this record. If ``header_known`` is False, the header can't be read either.
+    Then only the batch's base offset is known, and the base offset is also used as the last offset.
     """
 
     base_offset: int
@@ -148,21 +148,21 @@ def read_batches(
     """Yields the batches of ``fetched``, each with the records for whose key ``wanted`` returns
     true.
 
-    Batches that end before the fetch offset are left out. Records are returned whether their
-    transaction is committed or not. With ``transactional`` true, records are read from
-    transactional batches only, because this package writes no others to its commit log. With
-    ``transactional`` false, records are read from batches without a transaction only. Of all other
-    batches, only the header is read.
+    Batches that end before the fetch offset are left out. Records are returned even if their
+    transaction is not committed. If ``transactional`` is true, records are read only from
+    transactional batches, because this package writes only such batches to its commit log. If
+    ``transactional`` is false, records are read only from batches without a transaction. Of all
+    other batches, only the header is read.
 
-    ``mention`` is a byte string that every wanted key contains. A batch that does not contain it is
-    skipped without decoding its records. Values are decoded for wanted keys only, up to about
-    ``max_kept`` bytes per batch.
+    ``mention`` is a byte string that every wanted key contains. A batch that does not contain
+    ``mention`` is skipped without decoding its records. Values are decoded only for wanted keys, up
+    to about ``max_kept`` bytes per batch.
 
     Some batches can't be read: they are too large, have malformed records or a wrong checksum, or
     can't be decompressed. If such a batch contains ``mention``, it is yielded with ``unreadable``.
-    Otherwise it counts as a batch without wanted records. Reading one batch stops after
-    :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records. That takes less than a second, so a
-    caller can check its deadline between batches.
+    Otherwise this batch counts as a batch without wanted records. The reading of one batch stops
+    after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records. So each batch takes less than a
+    second, and a caller can check its deadline between two batches.
 
     No content of the log raises an error. If a batch has an impossible length, the iteration ends.
     Raises IllegalStateError if ``fetched`` has an error code.
@@ -203,7 +203,7 @@ def read_batches(
 
 def whole_batches(data: Buffer) -> Iterator[LogBatch]:
     """Yields the complete batches in fetched bytes. An incomplete batch at the end is left out: the
-    next fetch returns it.
+    next fetch returns this batch.
 
     Raises CorruptRecordError for a batch that can't be read.
     """
@@ -217,7 +217,9 @@ def whole_batches(data: Buffer) -> Iterator[LogBatch]:
 
 
 def marker_of(batch: LogBatch) -> ControlType | None:
-    """The transaction marker in a control batch. None if it is a control record of another kind."""
+    """The transaction marker in a control batch. None if the control batch has a control record of
+    another kind.
+    """
     return _Walk(batch).marker()
 
 
@@ -283,7 +285,7 @@ class _Walk:
         return islice(stream, _MOST_CHUNKS)
 
     def mentions(self, mention: bytes) -> bool:
-        """Whether the decompressed records contain the bytes ``mention``. Only the first
+        """True if the decompressed records contain the bytes ``mention``. Only the first
         :data:`MOST_WALKED` bytes are searched.
         """
         if not mention:
@@ -300,8 +302,8 @@ class _Walk:
         return False
 
     def keep(self, wanted: Callable[[bytes], bool], from_offset: int, max_kept: int) -> None:
-        """Reads the records from the offset ``from_offset`` on, and adds those with a wanted key to
-        ``kept``.
+        """Reads the records from the offset ``from_offset`` on, and adds each record with a wanted
+        key to ``kept``.
         """
         header, last_offset = self._batch.header, self._batch.last_offset
         weight, expected = 0, header.base_offset
@@ -332,8 +334,8 @@ class _Walk:
             raise _invalid(f"bytes follow the {header.record_count} records of a batch")
 
     def marker(self) -> ControlType | None:
-        """The type of the transaction marker in the batch's first record. None if there is no
-        record, or if it is not a transaction marker.
+        """The type of the transaction marker in the batch's first record. None if the batch has no
+        record, or if the first record is not a transaction marker.
         """
         if self._batch.header.record_count == 0:
             return None
@@ -372,8 +374,8 @@ class _Walk:
         return self._before + self._at
 
     def _more(self) -> bool:
-        """Whether there is a next byte. If the current chunk is at its end, decompresses the next
-        chunk.
+        """True if the batch has another byte. If the current chunk is at its end, decompresses the
+        next chunk.
         """
         while self._at == len(self._chunk):
             following = next(self._chunks, None)
@@ -416,8 +418,8 @@ class _Walk:
                 return
 
     def _reach(self, size: int) -> int:
-        """Of the next ``size`` bytes, the number of bytes that the current chunk contains. It is at
-        least one: if the chunk is at its end, the next chunk is decompressed.
+        """Returns how many of the next ``size`` bytes are in the current chunk. If the current
+        chunk is at its end, decompresses the next chunk first. So the result is at least one.
         """
         if not self._more():
             raise _invalid("a record runs past the end of its batch")

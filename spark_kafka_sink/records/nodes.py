@@ -1,5 +1,5 @@
-"""The nodes: a description of how columns are encoded in a format with a schema. The driver makes
-them from a schema, and tasks encode columns with them, without the schema.
+"""The nodes. They describe how columns are encoded in a format with a schema. The driver makes the
+nodes from a schema. Tasks encode columns with the nodes, and do not need the schema.
 
 A node is an encoding for one type, such as :class:`Number`. Nodes for structs and lists contain
 other nodes.
@@ -31,11 +31,11 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Encodes a number. If ``divisor`` is not 1, the number is first divided by it and rounded
-    down, for example to convert microseconds to milliseconds.
+    """Encodes a number. If ``divisor`` is not 1, the number is first divided by ``divisor`` and
+    rounded down, for example to convert microseconds to milliseconds.
 
     A row whose number is below ``least`` or above ``most`` is refused. For a floating point number,
-    ``coding`` is FIXED32 or FIXED64, and its bits are written.
+    ``coding`` is FIXED32 or FIXED64, and the bits of the number are written.
     """
 
     coding: Coding = Coding.ZIGZAG
@@ -47,10 +47,10 @@ class Number:
 @dataclass(frozen=True, slots=True)
 class Bytes:
     """Encodes bytes or text. If ``length`` is a :class:`Coding`, the number of bytes is written
-    first in that form. If it is a number, every value must have that many bytes, and only the bytes
-    are written.
+    first, in the form ``length``. If ``length`` is a number, every value must have that many bytes,
+    and only the bytes are written.
 
-    With ``is_text``, a row whose bytes are not UTF-8 is refused.
+    If ``is_text`` is true, a row whose bytes are not UTF-8 is refused.
     """
 
     length: Coding | int
@@ -62,8 +62,8 @@ class Uuid:
     """Encodes a UUID that the column has as text, such as ``123e4567-e89b-12d3-a456-426614174000``.
     A row with any other text is refused.
 
-    With ``is_fixed``, 16 bytes are written. Otherwise the length of the text is written, then the
-    text.
+    If ``is_fixed`` is true, the 16 bytes of the UUID are written. Otherwise the length of the text
+    is written, then the text.
     """
 
     is_fixed: bool
@@ -72,7 +72,8 @@ class Uuid:
 @dataclass(frozen=True, slots=True)
 class Decimal:
     """Encodes a decimal as its unscaled integer: big-endian, in two's complement, with ``size``
-    bytes. If ``size`` is None, the length is written first, and then as few bytes as possible.
+    bytes. If ``size`` is None, the integer gets as few bytes as possible, and the number of these
+    bytes is written before the integer.
     """
 
     precision: int
@@ -83,8 +84,8 @@ class Decimal:
 @dataclass(frozen=True, slots=True)
 class Decimals:
     """Encodes a decimal for a union with several decimal types. The first of these types that can
-    hold the decimal is used. ``branches`` has a pair for each type: the bytes that select its
-    branch, and its encoding.
+    hold the decimal is used. ``branches`` has a pair for each decimal type: the bytes that select
+    the branch of the type, and the encoding of the type.
     """
 
     branches: tuple[tuple[bytes, Decimal], ...]
@@ -121,10 +122,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a :class:`Record`. ``index`` is the index of its column in the struct.
+    """A field of a :class:`Record`. ``index`` is the index of the field's column in the struct.
 
-    ``value`` is the column's encoding. If it is bytes, every row gets these bytes, for example for
-    a default.
+    ``value`` is the column's encoding. If ``value`` is bytes, every row gets these bytes. An
+    example is the default of a field without a column.
     """
 
     name: str
@@ -134,8 +135,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Encodes a struct: its fields one after another, in the schema's order. With ``length``, their
-    total size in bytes is written first.
+    """Encodes a struct: its fields one after another, in the schema's order. If ``length`` is true,
+    the total size of the fields in bytes is written first.
 
     ``choices`` are groups of columns that belong to one Protobuf oneof. A row with values in
     several columns of a group is refused, because readers would keep only one of these values.
@@ -150,10 +151,10 @@ class Record:
 class Items:
     """Encodes a list or a map. ``item`` encodes an item of the list, or an entry of the map.
 
-    * ``is_block``: Avro's form. It has the number of items, the items, and a zero byte. An empty
-      list is only the zero byte.
-    * ``packed``: Protobuf's packed form, if not empty. It has these bytes (the tag), the size of
-      all items in bytes, and the items. An empty list is not written.
+    * ``is_block``: if true, the list is written in Avro's form: the number of items, the items, and
+      a zero byte. An empty list is only the zero byte.
+    * ``packed``: if not empty, the list is written in Protobuf's packed form: the bytes ``packed``
+      (the tag), the size of all items in bytes, and the items. An empty list is not written.
     """
 
     item: Value
@@ -170,10 +171,11 @@ ITEMS: Final = -1
 class JsonText:
     """Encodes a column as JSON, in the same form as ``valueFormat=json``.
 
-    A path is a tuple of indexes of fields; :data:`ITEMS` stands for the items of a list or the
-    values of a map. ``kept`` are the paths of fields whose nulls are written as ``null``. All other
-    null fields are left out. ``required`` are the values that must not be null. Each has its path,
-    its name, and the end of the error message. A row with a null in such a value is refused.
+    A path is a tuple of indexes of fields. In a path, :data:`ITEMS` means the items of a list or
+    the values of a map. ``kept`` are the paths of fields whose nulls are written as ``null``. All
+    other null fields are left out. ``required`` are the values that must not be null, as triples:
+    the path of the value, the name of the value, and the end of the error message. A row with a
+    null in such a value is refused.
     """
 
     required: tuple[tuple[tuple[int, ...], str, str], ...]
@@ -198,12 +200,12 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Encodes a value that may be null. For a value that is not null, the bytes ``branch`` are
-    written first, then the value with ``node``. For a null, the bytes in the field ``null`` are
-    written. If this field is None, a row with a null is refused.
+    """Encodes a value that can be null. If the value is not null, the bytes ``branch`` are written
+    first. Then ``node`` encodes the value. For a null, the bytes in the field ``null`` are written.
+    If the field ``null`` is None, a row with a null is refused.
 
-    ``branch`` selects the branch of an Avro union, or is the tag of a Protobuf field. A value in
-    ``zeros`` is the default of a Protobuf field without presence, and is not written at all.
+    ``branch`` selects the branch of an Avro union, or is the tag of a Protobuf field. ``zeros`` has
+    the default of a Protobuf field without presence: a value in ``zeros`` is not written at all.
     """
 
     node: Node

@@ -1,9 +1,9 @@
 """The format of a record batch, version 2 (Java's ``DefaultRecordBatch``).
 
 Owns: the 61-byte header, which is written when a batch is taken out of the accumulator for sending;
-its checksum; the split of a batch that a broker found too large. Never: the encoding of records by
-columns (``record_encoder``). The split reads record by record. That is slow, and rare: only a large
-batch that a broker has refused is split.
+the checksum in the header; the split of a batch that a broker found too large. Never: the encoding
+of records by columns (``record_encoder``). The split reads record by record, which is slow. But a
+split is rare: only a batch that a broker has rejected as too large is split.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _SEQUENCES = 2**31
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """The sequence number ``by`` records later. After 2147483647 comes 0, as in Java's
-    DefaultRecordBatch.
+    """The sequence number that follows ``sequence`` after ``by`` records. After 2147483647 comes 0,
+    as in Java's DefaultRecordBatch.
     """
     return (sequence + by) % _SEQUENCES
 
@@ -57,14 +57,14 @@ def increment_sequence(sequence: int, by: int) -> int:
 def sequence_before(one: int, other: int) -> bool:
     """True if the sequence number ``one`` comes before ``other``.
 
-    After 2147483647 comes 0. So the result is right only for numbers that are near to each other,
-    such as those of batches that are in flight together.
+    After 2147483647 comes 0. So the result is right only for numbers that are near to each other.
+    The sequence numbers of batches that are in flight at the same time are near to each other.
     """
     return one != other and (other - one) % _SEQUENCES < _SEQUENCES // 2
 
 
 def _crc32c(*buffers: Buffer) -> int:
-    """The CRC-32C of the ``buffers``, as if they were joined, without a copy."""
+    """The CRC-32C of the bytes in all ``buffers`` together. The buffers are not copied."""
     checksum = 0
     for data in buffers:
         # extend refuses a memoryview, because its bytes might change; it takes Arrow's buffers.
@@ -76,10 +76,10 @@ def _crc32c(*buffers: Buffer) -> int:
 class BatchHeader:
     """The parsed header of a batch, after its length, magic and checksum were checked.
 
-    ``checksum`` is the CRC-32C (unsigned) of all bytes after it. It is usually still the producer's
-    checksum, because brokers keep these bytes. Brokers change a batch in three cases: the topic has
-    another ``compression.type`` than the batch, the topic has LogAppendTime, or the topic is
-    compacted.
+    ``checksum`` is the CRC-32C (unsigned) of all bytes after the checksum. Usually it is still the
+    checksum that the producer wrote, because brokers do not change these bytes. Brokers change a
+    batch only in three cases: the topic has another ``compression.type`` than the batch, the topic
+    has LogAppendTime, or the topic is compacted.
     """
 
     base_offset: int
@@ -114,10 +114,10 @@ def write_header(
 ) -> tuple[bytes, int]:
     """Creates the 61-byte header of a batch. Returns the header, and the CRC in it.
 
-    ``records`` are the records of the batch, compressed with ``codec``. The CRC covers them and the
-    part of the header after the CRC. ``size`` is the total size of header and records in bytes; if
-    it is None, it is computed. Raises IllegalStateError for contradictory producer fields, as Java
-    does.
+    ``records`` are the records of the batch, compressed with ``codec``. The CRC is for the part of
+    the header after the CRC, and for the records. ``size`` is the total size of header and records
+    in bytes. If ``size`` is None, the size is computed. Raises IllegalStateError for contradictory
+    producer fields, as Java does.
     """
     if transactional and producer_id == NO_PRODUCER_ID:
         raise IllegalStateError("a transactional batch needs a valid producer id")
@@ -145,7 +145,7 @@ def write_header(
 
 def parse_header(data: Buffer) -> BatchHeader:
     """Parses the header of a batch. ``data`` must be exactly one batch. Raises CorruptRecordError
-    if it is invalid or has a wrong CRC.
+    if the batch is invalid or has a wrong CRC.
     """
     view = memoryview(data).cast("B")
     if len(view) < HEADER_SIZE:
@@ -182,7 +182,9 @@ def parse_header(data: Buffer) -> BatchHeader:
 
 @dataclass(frozen=True, slots=True)
 class RecordSection:
-    """The records of one batch, uncompressed and without the header, with values for its header."""
+    """The uncompressed records of one batch, without the header of the batch. Also has the values
+    that the header needs.
+    """
 
     data: bytes
     record_count: int
@@ -197,9 +199,9 @@ def split_records(
     rest.
 
     If ``at`` is None, the split is after the record at which about half of the bytes are reached.
-    In the second part, the offset deltas begin at 0, and the base timestamp is that of its first
-    record. Keys, values and headers stay the same. Raises InvalidRecordError if ``section`` is
-    incomplete, and IllegalStateError if a part would be empty.
+    In the second part, the offset deltas begin at 0, and the base timestamp is the timestamp of the
+    part's first record. Keys, values and headers stay the same. Raises InvalidRecordError if
+    ``section`` is incomplete, and IllegalStateError if a part would be empty.
     """
     if record_count < 2 or not (at is None or 0 < at < record_count):
         raise IllegalStateError(f"a batch of {record_count} records can't be split at {at}")

@@ -3,8 +3,8 @@
 
 Owns: :class:`RecordColumns` (topic, partition, key, value, headers and timestamp of many rows,
 after nulls and types are handled) and :func:`from_record_batch`, which converts an Arrow batch.
-Never: which column is the key and so on (``column_plan``), the choice of partitions
-(``partitioners``), bytes of records (``record_encoder``), a loop over rows.
+Never: the choice of the columns that are the key, the value and so on (``column_plan``), the choice
+of partitions (``partitioners``), bytes of records (``record_encoder``), a loop over rows.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ChunkSize:
-    """The limits of a chunk, the rows that are encoded together: ``max_rows``, and ``max_bytes`` of
-    input.
+    """The limits of a chunk. (The rows of a chunk are encoded together.) A chunk has at most
+    ``max_rows`` rows, and at most ``max_bytes`` bytes before encoding.
 
-    ``wanted_rows`` is the number of rows from which on encoding is efficient. Fewer rows should be
-    joined with the next rows.
+    The encoding is efficient for ``wanted_rows`` rows or more. Fewer rows should be joined with the
+    next rows.
     """
 
     max_rows: int = CHUNK_ROWS
@@ -84,13 +84,13 @@ class RecordColumns:
     """Many records as columns. Every array has ``rows`` entries. Immutable.
 
     * ``topic``: one name for all rows, or a dictionary<int32, string> array without nulls.
-    * ``partition``: int32, or -1 for a row whose partition the partitioner chooses. None if it
-      chooses the partitions of all rows.
-    * ``key`` and ``value``: binary or large_binary. None if all are null. After :meth:`filter`
-      values and headers may be views (binary_view).
+    * ``partition``: int32, or -1 for a row whose partition the partitioner chooses. None if the
+      partitioner chooses the partitions of all rows.
+    * ``key`` and ``value``: binary or large_binary. None if all keys or all values are null. After
+      :meth:`filter`, values and headers can be views (binary_view).
     * ``headers``: each row's encoded headers section (the number of headers as a varint, and the
       headers). None if no row has headers.
-    * ``timestamp``: int64 milliseconds since the epoch. None stands for the time of sending.
+    * ``timestamp``: int64 milliseconds since the epoch. None means the time of sending.
     * ``first_row``: the index of the first row in its Arrow batch, for messages.
     """
 
@@ -133,7 +133,7 @@ class RecordColumns:
         return self._picked(rows, lambda column: without_views(column).take(index))
 
     def filter(self, kept: Mask) -> RecordColumns:
-        """The rows where ``kept`` is true. Values and headers are not copied, unlike in
+        """The rows for which ``kept`` is true. This method does not copy values and headers, unlike
         :meth:`take`.
         """
         flags = bools(kept)
@@ -171,8 +171,8 @@ class RecordColumns:
         return total
 
     def span_bytes(self) -> int:
-        """An upper bound of the size of all keys, values and headers together, in bytes. Found
-        without looking at each row.
+        """An upper bound of the size of all keys, values and headers together, in bytes. This
+        method does not look at each row.
         """
         columns = (self.key, self.value, self.headers)
         return sum(span_of(column) for column in columns if column is not None)
@@ -200,7 +200,7 @@ class RecordColumns:
 
 def _used_topics(names: pa.Array, indices: pa.Array) -> pa.DictionaryArray:
     """Creates the topic column from names and indices. Names that no row has are removed, because
-    such a name may be invalid.
+    such a name can be invalid.
     """
     numbers = indices.to_numpy()
     used = np.bincount(numbers, minlength=len(names)) > 0
@@ -220,9 +220,10 @@ def from_record_batch(
 
     A row can't be sent if its topic is null or invalid, if its partition or timestamp is negative,
     or if a header or a header's key is null. Such rows are added to ``bad``. If ``bad`` is None,
-    the first of them raises DataError, with the column and the row. The result still has these
-    rows, for their dead letters: with key, value, topic, partition and the valid headers. In the
-    result, an invalid timestamp is a negative number.
+    raises DataError for the first such row. The error names the column and the row. The result
+    still has the rows in ``bad``, because their dead letters need them. Such a row still has key,
+    value, topic, partition and the valid headers. In the result, an invalid timestamp is a negative
+    number.
     """
     assert not plan.names_columns, "the caller composes them"
     bad = bad or BadRows(None)
@@ -349,7 +350,7 @@ def _check_topic_name(
     encoded: pa.DictionaryArray, index: int, log_topics: tuple[str, ...], bad: BadRows
 ) -> None:
     """Refuses the rows whose topic has an invalid name. Without this check a broker would return an
-    error, but only after a wait, and without the row.
+    error, but only after a wait, and the error would not name the row.
     """
     reason, hint = Reason.TOPIC_NAME, VALID_NAME
     try:
@@ -426,8 +427,8 @@ def _without_seconds(
     """The timestamps of a bigint column, in milliseconds. A number that is probably in seconds is
     refused, and becomes -1.
 
-    If such a number were taken as milliseconds, the record would be from January 1970, and brokers
-    would soon delete it.
+    If this number were read as milliseconds, the timestamp of the record would be in January 1970,
+    and brokers would soon delete the record.
     """
     early = (ticks >= 0) & (ticks < _YEAR_1980_MS)
     if valid is not None:

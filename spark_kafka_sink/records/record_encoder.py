@@ -9,8 +9,8 @@ records in format v2 (Java's ``DefaultRecord``). Never: the division into batche
     slices = encode_groups(columns, groups, accumulator.positions(groups.tps), limits, now_ms, ...)
 
 A slice is encoded for the batch that was open when ``positions`` was called. Another thread may
-close this batch before the slice is appended. The accumulator then refuses the slice, and
-:func:`encode_slices_again` encodes its rows for another batch.
+close this batch before the slice is appended. In this case, the accumulator does not append the
+slice, and :func:`encode_slices_again` encodes the rows of the slice for another batch.
 
 A chunk is encoded in these steps: the lengths in the columns determine the sizes of the records,
 the sizes determine the slices, and the slices determine the offset and timestamp deltas. A record
@@ -59,8 +59,8 @@ _ATTRIBUTES = _NO_HEADERS = packed_bytes(b"\0")
 class Groups:
     """The rows of a chunk, grouped by topic partition. The rows of a group keep their order.
 
-    Group g belongs to ``tps[g]``. Its rows are ``order[bounds[g]:bounds[g + 1]]``, which are
-    indexes of rows. ``order`` is None if there is only one group.
+    Group g belongs to ``tps[g]``. The indexes of the group's rows are ``order[bounds[g]:bounds[g +
+    1]]``. ``order`` is None if there is only one group.
     """
 
     tps: tuple[TopicPartition, ...]
@@ -101,8 +101,8 @@ def group_rows(columns: RecordColumns, partitions: npt.NDArray[np.int32]) -> Gro
 
 
 def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s:
-    """The indexes that sort ``codes``, which are between ``low`` and ``high``. Equal codes keep
-    their order.
+    """Returns the indexes that sort ``codes``. All codes are between ``low`` and ``high``. Equal
+    codes keep their order.
 
     numpy has a fast radix sort for 16-bit numbers only. So larger numbers are sorted in several
     passes, 16 bits in each.
@@ -117,15 +117,15 @@ def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s
 
 
 def content_sizes(columns: RecordColumns) -> Int64s:
-    """The size of each record in bytes, without the four parts that depend on its place in a batch:
-    length, attributes, offset delta and timestamp delta.
+    """The size of each record in bytes, without the four parts that depend on the place of the
+    record in a batch: length, attributes, offset delta and timestamp delta.
     """
     return _content_sizes(columns, _key_and_value_lengths(columns))
 
 
 def _key_and_value_lengths(columns: RecordColumns) -> list[Int64s | None]:
-    """The lengths of the keys and of the values, in bytes. An item is None if there is no such
-    column.
+    """Returns a list with two items: the lengths of the keys, and the lengths of the values, in
+    bytes. An item is None if ``columns`` has no keys or no values.
     """
     return [None if c is None else lengths_of(c) for c in (columns.key, columns.value)]
 
@@ -144,8 +144,8 @@ def _content_sizes(columns: RecordColumns, key_and_value: Sequence[Int64s | None
 
 
 def _varint_sizes(lengths: npt.NDArray[np.integer]) -> Int64s | int:
-    """The size of each length (-1 or more) as a signed varint, in bytes. A single number if all
-    sizes are equal.
+    """The size of each length (-1 or more) as a signed varint, in bytes. If all sizes are equal,
+    the result is a single number.
     """
     largest = int(highest(lengths, initial=0))
     if largest < 64:
@@ -171,9 +171,9 @@ def encode_groups(
     """Encodes a chunk of rows into one buffer, and cuts the buffer into slices for record batches.
 
     ``positions[g]`` is the position in the open batch of ``groups.tps[g]``. ``raw_limits`` is the
-    number of raw record bytes that fit into a new batch, for each group or for all groups:
-    batch.size without the header, divided by the estimated compression ratio. ``now_ms`` is the
-    timestamp of rows without a timestamp.
+    number of raw record bytes that fit into a new batch: a number for each group, or one number for
+    all groups. It is batch.size without the header, divided by the estimated compression ratio.
+    ``now_ms`` is the timestamp of rows without a timestamp.
 
     The slices are ordered by group. If the first record of a group fits into the open batch, the
     first slice of the group continues the open batch, and its ``generation`` is the number of the
@@ -226,9 +226,10 @@ def encode_slices_again(
     """Encodes the rows of some slices again. The accumulator has refused these slices, because
     their open batches were closed before the slices were appended.
 
-    ``refused`` are these slices, at most one for each partition. There may be thousands of them, so
-    all are encoded in one pass. ``positions`` are the current positions. The result may have
-    several slices for a partition, if its rows no longer fit into one batch.
+    ``refused`` are these slices, at most one for each partition. All slices are encoded in one
+    pass, because there can be thousands of slices. ``positions`` are the current positions. If the
+    rows of a partition do not fit into one batch now, the result has several slices for this
+    partition.
     """
     if groups.order is None:
         (only,) = refused
@@ -248,8 +249,8 @@ def encode_slices_again(
 def _check_sizes(columns: RecordColumns, content: Int64s, max_request_size: int) -> int:
     """Checks that no record is larger than max.request.size, before any record is encoded.
 
-    Returns the size of the largest record in bytes. As in Java, the size is an estimate: of a batch
-    with only that record.
+    Returns the size of the largest record in bytes. As in Java, the size of a record is the
+    estimated size of a batch with only this record.
     """
     largest = int(highest(content)) + JAVA_OVERHEAD
     if largest <= max_request_size:
@@ -272,11 +273,12 @@ def _encode(
     content: Int64s,
     cuts: Cuts,
 ) -> tuple[pa.Buffer, Int64s]:
-    """Encodes all records into one buffer. Returns the buffer, and the end of each record in it.
+    """Encodes all records into one buffer. Returns the buffer, and the position in the buffer at
+    which each record ends.
 
     If no row has headers, every record ends with a zero byte, the number of its headers. To save a
-    piece per record, this byte is the first byte of the next record's head. So the buffer has one
-    extra byte at its beginning, and each record ends one byte after the returned end.
+    piece per record, the piece for the next record's head begins with this zero byte. So the buffer
+    has one extra byte at its beginning, and each record ends one byte after the returned position.
     """
     time_parts, time_sizes = _deltas(cuts.timestamp_deltas)
     offset_parts, offset_sizes = _deltas(cuts.offset_deltas)

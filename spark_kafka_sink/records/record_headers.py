@@ -1,8 +1,9 @@
-"""Encodes a column of headers: the headers of each row become the headers section of a record.
+"""Encodes a column of headers. The headers of each row become the headers section of a record.
 
-Owns: the headers section. It has the number of headers, then for each header the key's length, the
-key, the value's length (-1 for null) and the value. The sections of all rows are made in one pass,
-from Arrow's list<struct> or map. Never: the rest of the record (``record_encoder``).
+Owns: the headers section. The section has the number of headers, then for each header the key's
+length, the key, the value's length (-1 for null) and the value. The input is an Arrow array of type
+list<struct> or map. The sections of all rows are made in one pass. Never: the rest of the record
+(``record_encoder``).
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ def encode_headers(
     """Encodes the headers of every row of ``column``, a (large) list or map array.
 
     ``key`` and ``value`` are the keys and values in ``column.values``, as binary arrays. A row with
-    a null list has no headers. Order and duplicates are kept, and values may be null. Headers in
-    the mask ``unsendable`` are left out.
+    a null list has no headers. The order of the headers and duplicate headers are kept. A value can
+    be null. Headers in the mask ``unsendable`` are left out.
     """
     starts, counts = _ranges(column)
     if unsendable is not None:
@@ -70,10 +71,11 @@ def check_headers(
     column: pa.Array, key: pa.Array, element: pa.Array | None, bad: BadRows
 ) -> Mask | None:
     """Finds the rows that have a null header, or a header with a null key, and adds these rows to
-    ``bad``. Returns the mask of these headers in ``column.values``, or None if there are none.
+    ``bad``. Returns the mask of these headers in ``column.values``. Returns None if there is no
+    such header.
 
-    ``element`` is ``column.values`` as a struct array. It is None for a map, whose entries can't be
-    null.
+    ``element`` is ``column.values`` as a struct array. It is None if ``column`` is a map, because
+    the entries of a map can't be null.
     """
     unsendable: Mask | None = None
     for child, what, hint in (

@@ -1,9 +1,9 @@
-"""Builds the bytes of many rows from pieces: first the first piece of all rows, then the second,
-and so on.
+"""Builds the bytes of many rows from pieces. First the first piece of every row is given, then the
+second piece of every row, and so on.
 
-Owns: :func:`gather_of`, :class:`RowPieces`, and their result: :class:`Payloads`, with a
-:class:`Refusal` for rows that can't be encoded. Never: a type, a schema, the meaning of the bytes;
-the reason for a refusal (``records/formats/``), the handling of a refused row.
+Owns: :func:`gather_of`, :class:`RowPieces`, the result :class:`Payloads`, and :class:`Refusal`,
+which describes rows that can't be encoded. Never: a type, a schema, the meaning of the bytes; the
+reason for a refusal (``records/formats/``), the handling of a refused row.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Refusal(NamedTuple):
     """Rows that can't be encoded, with the reason.
 
     ``rows`` is the mask of these rows. ``column`` is the path of the value that can't be encoded,
-    such as ``address.city``. ``reason`` is the rest of the error's sentence, such as "is null". It
-    does not contain the value.
+    such as ``address.city``. ``reason`` is the rest of the error's sentence, such as "is null".
+    ``reason`` does not contain the value.
     """
 
     rows: Mask
@@ -46,8 +46,8 @@ class Refusal(NamedTuple):
 
 
 class Payloads(NamedTuple):
-    """The key or value of each row, as a (large) binary array. Ignore the entries of rows in
-    ``refusals``.
+    """The key or value of each row, as a (large) binary array. The entry of a row in ``refusals``
+    has no meaning.
     """
 
     array: pa.Array
@@ -56,7 +56,7 @@ class Payloads(NamedTuple):
 
 class Column(NamedTuple):
     """One piece per row, taken from a binary column: the piece of row i is the column's entry
-    ``rows[i]``. If ``rows`` is None, it is entry i.
+    ``rows[i]``. If ``rows`` is None, the piece of row i is the column's entry i.
     """
 
     array: pa.Array
@@ -74,7 +74,7 @@ Piece = Packed | Column
 def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
     """Creates a Gather, and puts all pieces of all rows into it, in as few slots as possible.
 
-    ``more`` is the number of additional slots at the end, which the caller fills.
+    ``more`` is the number of additional slots at the end. The caller fills these slots.
     """
     slots = _slots(pieces)
     width = len(slots)
@@ -91,8 +91,9 @@ def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
 
 
 def _slots(pieces: Sequence[Piece]) -> list[Piece | tuple[Packed, Packed]]:
-    """Joins short pieces that follow each other, so that they need only one slot together: one
-    piece of at most 8 bytes, or two pieces of at most 12 bytes.
+    """Joins short pieces that follow each other, so that they need only one slot together. The
+    result of joining is one piece of at most 8 bytes, or a pair of pieces with at most 12 bytes
+    together.
     """
     slots: list[Piece | tuple[Packed, Packed]] = []
     words: list[Packed] = []
@@ -127,15 +128,15 @@ class RowPieces:
         self._pieces: list[Piece] = []
 
     def add_bytes(self, data: bytes, where: Mask | None = None) -> None:
-        """Appends the same bytes to every row. With a mask ``where``, only to the rows in
-        the mask.
+        """Appends the same bytes to every row. If ``where`` is given, appends them only to the rows
+        in this mask.
         """
         for start in range(0, len(data), _WORD):
             self.add_packed([packed_bytes(data[start : start + _WORD])], where)
 
     def add_packed(self, parts: Sequence[Packed], where: Mask | None = None) -> None:
-        """Appends short strings, which differ from row to row. With a mask ``where``, only to the
-        rows in the mask.
+        """Appends a short string to every row. Each row has its own string. If ``where`` is given,
+        appends strings only to the rows in this mask.
         """
         for part in parts:
             if where is not None:
@@ -143,14 +144,14 @@ class RowPieces:
             self._pieces.append(part)
 
     def add_column(self, column: pa.Array, rows: Indices | None = None) -> None:
-        """Appends entry ``rows[i]`` of a binary column to row i. If ``rows`` is None, it is entry
-        i. A null adds no bytes.
+        """Appends entry ``rows[i]`` of a binary column to row i. If ``rows`` is None, appends entry
+        i to row i. A null adds no bytes.
         """
         self._pieces.append(Column(column, rows))
 
     def add_choice(self, texts: Sequence[bytes], chosen: int | Indices) -> None:
-        """Appends one of ``texts``: ``texts[chosen[i]]`` to row i. If ``chosen`` is a number, the
-        same text is appended to all rows.
+        """Appends one of ``texts`` to every row: row i gets ``texts[chosen[i]]``. If ``chosen`` is
+        a number, every row gets ``texts[chosen]``.
         """
         if isinstance(chosen, int):
             texts, chosen = [texts[chosen]], np.zeros(self.rows, np.uint8)
@@ -196,8 +197,8 @@ class RowPieces:
         return offsets, gather_of(self._pieces, self.rows).join(int(offsets[-1]))
 
     def payloads(self, nulls_of: pa.Array) -> Payloads:
-        """Joins the pieces of each row. The result is the key or value of each row. It is null
-        where ``nulls_of`` is null.
+        """Joins the pieces of each row. The result is the key or value of each row. If ``nulls_of``
+        is null in a row, the result is null in this row.
         """
         offsets, data = self.joined()
         return Payloads(binary_of(offsets, data, valid_of(nulls_of)), tuple(self.refusals))

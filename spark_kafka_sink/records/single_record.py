@@ -1,8 +1,8 @@
 """Encodes a single record for the producer's ``send``, in format v2 (Java's ``DefaultRecord``).
 
-Owns: the bytes of one record, Java's upper bound of their size, and a complete batch of a few
-records. Never: columns (``record_encoder`` writes the same bytes for thousands of rows together), a
-batch to which records are appended later.
+Owns: the bytes of one record, Java's upper bound of the size of one record, and the bytes of a
+complete batch with a few records. Never: columns (``record_encoder`` writes the same bytes for
+thousands of rows together), a batch to which records are appended later.
 
 :func:`record_bytes` is called under the accumulator's lock, because the record's place in its batch
 is known only then. Encoding the headers takes the most time. So :func:`headers_section` is called
@@ -60,8 +60,9 @@ def record_bytes(
 ) -> bytes:
     """Encodes a record.
 
-    ``offset_delta`` is the record's index in its batch. ``timestamp_delta`` is its timestamp minus
-    the batch's base timestamp, in ms. ``headers`` is the result of :func:`headers_section`.
+    ``offset_delta`` is the record's index in its batch. ``timestamp_delta`` is the record's
+    timestamp minus the batch's base timestamp, in ms. ``headers`` is the result of
+    :func:`headers_section`.
     """
     # One join, and then the length before it, take a third less time than summing lengths first.
     # Most numbers are in the table: reading it costs less than asking whether it has them.
@@ -85,8 +86,8 @@ def record_bytes(
 
 
 def size_upper_bound(key: bytes | None, value: bytes | None, headers: bytes = EMPTY_SECTION) -> int:
-    """An upper bound of the size of a batch with only this record, in bytes. The same estimate as
-    Java's ``AbstractRecords.estimateSizeInBytesUpperBound``.
+    """An upper bound of the size of a batch with only this record, in bytes. This is the same
+    estimate as Java's ``AbstractRecords.estimateSizeInBytesUpperBound``.
     """
     size = JAVA_OVERHEAD + len(headers)
     for part in (key, value):
@@ -100,10 +101,11 @@ def batch_of(
     producer: ProducerIdAndEpoch,
     base_sequence: int,
 ) -> list[bytes]:
-    """Creates a batch from pairs of key and value, as buffers for a Produce request.
+    """Creates a batch from pairs of key and value. Returns the batch as buffers for a Produce
+    request.
 
-    The batch is transactional if ``producer`` is a valid identity. With NO_PRODUCER_ID it belongs
-    to no producer.
+    The batch is transactional if ``producer`` is a valid identity. If ``producer`` is
+    NO_PRODUCER_ID, the batch belongs to no producer.
     """
     codec = Codec(CompressionType.ZSTD, 3)
     raw = [record_bytes(i, 0, key, value) for i, (key, value) in enumerate(records)]
@@ -127,8 +129,8 @@ MOST_OVERHEAD = JAVA_OVERHEAD + 2 * 5
 
 
 def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
-    """Decodes the bytes that :func:`headers_section` returns. Raises RemoteProtocolError if they
-    are damaged.
+    """Decodes the bytes that :func:`headers_section` returns. Raises RemoteProtocolError if these
+    bytes are damaged.
     """
     count, at = read_varint(section, 0)
     found = []

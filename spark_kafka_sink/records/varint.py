@@ -2,9 +2,11 @@
 ``ByteUtils``).
 
 Owns: signed (zigzag) and unsigned varints of up to 5 bytes (int32) and 10 bytes (int64). Never:
-lengths of records (``record_encoder``). For a column of varints, the bytes of each varint are
-packed into a 64-bit word, the first byte in the lowest bits, and a second column has the number of
-bytes (:class:`Packed`). Two neighbours can then be joined by a shift and an or.
+lengths of records (``record_encoder``).
+
+In a column of varints, the bytes of each varint are packed into a 64-bit word, the first byte in
+the lowest bits. A second column has the number of bytes (:class:`Packed`). So the varints of two
+columns can be joined row by row, by a shift and an or.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ MAX_VARLONG_BYTES = 10
 
 
 def zigzag(value: int) -> int:
-    """Converts a signed integer to an unsigned integer: 0, -1, 1, -2 become 0, 1, 2, 3. So numbers
-    near to 0 get short varints, whatever their sign.
+    """Converts a signed integer to an unsigned integer: 0, -1, 1, -2 become 0, 1, 2, 3. So a number
+    near to 0 gets a short varint, even if the number is negative.
     """
     return ((value << 1) ^ (value >> 63)) & _MASK64
 
@@ -72,10 +74,11 @@ def varint_size(value: int) -> int:
 def read_unsigned_varint(
     data: bytes | memoryview, position: int, max_bytes: int = MAX_VARINT_BYTES
 ) -> tuple[int, int]:
-    """Decodes the varint at ``position``. Returns its value, and the position after it.
+    """Decodes the varint at ``position``. Returns the value of the varint, and the position after
+    the varint.
 
     Raises RemoteProtocolError if the data ends inside of the varint, if the varint is longer than
-    ``max_bytes``, or if its value has more than 32 bits. With ``max_bytes`` 10 the value may have
+    ``max_bytes``, or if its value has more than 32 bits. If ``max_bytes`` is 10, the value may have
     64 bits.
     """
     value = 0
@@ -94,8 +97,8 @@ def read_unsigned_varint(
 def read_varint(
     data: bytes | memoryview, position: int, max_bytes: int = MAX_VARINT_BYTES
 ) -> tuple[int, int]:
-    """Decodes the signed (zigzag) varint at ``position``. Otherwise the same as
-    :func:`read_unsigned_varint`. ``max_bytes`` 10 is for 64-bit numbers.
+    """Decodes the signed (zigzag) varint at ``position``. Arguments, result and errors are the same
+    as in :func:`read_unsigned_varint`.
     """
     value, position = read_unsigned_varint(data, position, max_bytes)
     return (value >> 1) ^ -(value & 1), position
@@ -110,8 +113,8 @@ class Packed:
     """A short string (at most 8 bytes) for each row.
 
     ``word`` is a 64-bit integer with the bytes, the first byte in the lowest bits; the unused bits
-    are zero. ``size`` is the number of bytes. Both are arrays with an item per row, or one value
-    for all rows. ``most`` is an upper bound of ``size``.
+    are zero. ``size`` is the number of bytes. ``word`` and ``size`` are arrays with an item for
+    each row, or one value for all rows. ``most`` is an upper bound of ``size``.
     """
 
     word: UInt64s | np.uint64
@@ -158,7 +161,7 @@ def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7)
     """The size of each value as an unsigned varint, in bytes. ``largest`` is an upper bound of the
     values.
 
-    The first byte has 7 bits of the value. ``more`` is the number of its bits in each further byte.
+    The first byte has 7 bits of the value. Each further byte has ``more`` bits of the value.
     """
     size = np.ones(len(values), np.int64)
     bits = 7
@@ -170,15 +173,17 @@ def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7)
 
 @lru_cache(1024)
 def pack_constant(value: int) -> tuple[Packed, ...]:
-    """The signed varint of one value, for all rows. It consists of one or two :class:`Packed`."""
+    """The signed varint of one value, for all rows. The varint consists of one or two
+    :class:`Packed`.
+    """
     data = varint(value)
     parts = [data] if len(data) <= 8 else [data[:8], data[8:]]
     return tuple([packed_bytes(part) for part in parts])
 
 
 def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
-    """The signed varint of each value. The result is one :class:`Packed`, or two if a varint may
-    have more than 8 bytes.
+    """The signed varint of each value. The result is one :class:`Packed`. It is two Packed if a
+    varint can have more than 8 bytes.
     """
     if len(values) == 0:
         return pack_constant(0)
@@ -193,8 +198,9 @@ def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
 
 
 def pack_unsigned(values: Int64s) -> Sequence[Packed]:
-    """The unsigned varint of each value, as a 64-bit number. The result is one :class:`Packed`, or
-    two if a value is negative, because its varint then has ten bytes.
+    """The unsigned varint of each value. Each value is read as an unsigned 64-bit number. The
+    result is one :class:`Packed`. It is two Packed if a value is negative, because the varint of a
+    negative value has ten bytes.
     """
     if len(values) == 0:
         return [packed_bytes(b"\x00")]

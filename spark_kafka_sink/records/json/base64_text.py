@@ -25,8 +25,8 @@ _PAD = ord("=")
 
 
 def base64_column(column: pa.Array) -> pa.Array:
-    """The Base64 text of each value of a binary array, with padding, as large_binary. Nulls stay
-    null.
+    """Converts each value of a binary array to Base64 text with padding. Returns a large_binary
+    array. Nulls stay null.
     """
     lengths = lengths_of(column)
     groups = (lengths + 2) // 3
@@ -47,9 +47,7 @@ def base64_column(column: pa.Array) -> pa.Array:
 
 
 def _bytes_of(column: pa.Array, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """Joins the bytes of all values. In Arrow, a null may have bytes as well: these are
-    left out.
-    """
+    """Joins the bytes of all values. In Arrow, a null can have bytes: these bytes are left out."""
     offsets = offsets_of(column)
     data = data_of(column)
     if int(lengths.sum()) == int(offsets[-1]) - int(offsets[0]):

@@ -3,9 +3,9 @@
 Owns: :func:`json_floats`, :func:`java_digits` and :func:`plain_decimals`. Never: other types
 (``json_text``).
 
-A number is written with as few digits as possible, so that parsing gives the same number, but with
-at least two digits. Java's ``Double.toString`` does so since JDK 19. Older JDKs write more digits
-for a few numbers, such as 1.9999999999999998E23 for 2.0E23.
+A number is written with the fewest digits from which a parser gets the same number, but with at
+least two digits. Java's ``Double.toString`` does the same since JDK 19. Older JDKs write more
+digits for a few numbers, such as 1.9999999999999998E23 for 2.0E23.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _LEAST_OF_ONE_DIGIT = 1000
 
 
 def json_floats(column: pa.Array) -> pa.Array:
-    """The JSON of each float or double, as a string array. Nulls stay null. Infinity and NaN are
-    JSON strings, as Jackson writes them.
+    """Converts each float or double to its JSON. Returns a string array. Nulls stay null. Infinity
+    and NaN are JSON strings, as Jackson writes them.
     """
     numbers = column.to_numpy(zero_copy_only=False)
     text = column.cast(pa.string())
@@ -68,8 +68,8 @@ def java_digits(number: np.floating[Any] | float, text: str) -> str:
 
 
 def plain_decimals(column: pa.Array) -> pa.Array:
-    """Converts decimals to text without an exponent, with all digits of their scale:
-    ``0.00000010``. Nulls stay null.
+    """Converts decimals to text without an exponent, such as ``0.00000010``. The text has all
+    digits of the decimal's scale. Nulls stay null.
 
     Returns a string array. Java's function is ``BigDecimal.toPlainString``.
     """

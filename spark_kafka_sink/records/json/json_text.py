@@ -5,10 +5,10 @@ Owns: :func:`json_objects`, which makes one JSON object from the columns of each
 and times (``json_numbers``, ``json_times``), the choice of columns (``column_plan``), types that
 can't be encoded (``datasource/write/named_columns.py`` refuses them at planning).
 
-By default the rules are those of ``to_json``; ``JsonOptions`` can change them. A null field is left
-out. A null in an array, or as a value in a map, is written as ``null``. There are no blanks between
-values. Characters are escaped as in Jackson, bytes are written as Base64, and decimals keep their
-scale.
+By default, the rules are the rules of Spark's ``to_json``. ``JsonOptions`` can change these rules.
+A null field is left out. A null in an array, or as a value in a map, is written as ``null``. There
+are no blanks between values. Characters are escaped as in Jackson, bytes are written as Base64, and
+decimals keep their scale.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ NULL_IS_WRITTEN: Final = {b"kprod.null": b"written"}
 class JsonColumn:
     """The JSON of each value of a column, as a (large) binary array. Nulls stay null.
 
-    If ``in_quotes`` is true, the JSON values are strings, and ``texts`` does not have their quotes
-    yet.
+    If ``in_quotes`` is true, the JSON values are strings whose quotes are not in ``texts`` yet.
     """
 
     texts: pa.Array
@@ -74,8 +73,8 @@ def json_objects(
     how: JsonOptions = AS_TO_JSON,
     units: Sequence[IntervalUnits] = (),
 ) -> pa.Array:
-    """The JSON object of each row. It has a field for each of ``columns`` that is not null in this
-    row.
+    """Builds a JSON object for each row. The object has a field for each of ``columns`` that is not
+    null in this row.
 
     Returns a (large) binary array without nulls. ``units`` has the units of the intervals in each
     column.
@@ -96,7 +95,7 @@ def json_value(
 
 
 def not_utf8(column: pa.Array) -> Mask:
-    """The mask of the rows of a binary column that are not valid UTF-8. (A string in Spark may have
+    """The mask of the rows of a binary column that are not valid UTF-8. (A string in Spark can have
     invalid bytes.)
     """
     none = np.zeros(len(column), np.bool_)
@@ -160,8 +159,8 @@ def _json(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> JsonColum
 
 
 def _text_in_quotes(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
-    """The text of each value of a column whose JSON is a string that needs no escapes, such as a
-    date. Without the quotes.
+    """The text of each value of a column, without quotes. The JSON of each value must be a string
+    that needs no escapes, such as a date.
     """
     types, kind = pa.types, column.type
     if types.is_date(kind):
@@ -192,8 +191,8 @@ def _struct(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Arra
 
 
 def _with_null(made: JsonColumn, field: pa.Field) -> JsonColumn:
-    """Replaces nulls by the text ``null``, if the metadata of ``field`` requires that its nulls are
-    written.
+    """Replaces nulls by the text ``null``, if the metadata of ``field`` requires that nulls of this
+    field are written.
     """
     written = NULL_IS_WRITTEN.items() <= (field.metadata or {}).items()
     return JsonColumn(_quoted(made)) if written and made.texts.null_count else made
@@ -227,12 +226,11 @@ def _quoted(column: JsonColumn) -> pa.Array:
 def _objects(
     names: Sequence[str], fields: Sequence[JsonColumn], rows: int, how: JsonOptions
 ) -> pa.Array:
-    """Joins the JSON object ``{"name":value,...}`` of each row. Each field adds two pieces: the
-    text before its value, and the value. The last piece closes the object.
+    """Joins the JSON object ``{"name":value,...}`` of each row from pieces. Each field adds two
+    pieces: the text before the value, and the value. The last piece closes the object.
 
-    The text before a value depends on three facts about the row: whether this value is present,
-    whether an earlier value was present, and whether the previous value's closing quote is still
-    missing.
+    The text before a value depends on the answers to three questions about the row. Is this value
+    present? Is an earlier value present? Is the closing quote of the previous value still missing?
     """
     if not how.ignore_null_fields:
         fields = [
@@ -291,7 +289,9 @@ def _escaped_name(name: str) -> bytes:
 
 
 def _escaped(column: pa.Array) -> pa.Array:
-    """The text of each string for JSON, without the quotes: as UTF-8, with Jackson's escapes."""
+    """Converts each string to the text of a JSON string without quotes: in UTF-8, with Jackson's
+    escapes.
+    """
     offsets = offsets_of(column)
     data = data_of(column)[int(offsets[0]) : int(offsets[-1])]
     column = _as_utf8(column)
@@ -302,8 +302,8 @@ def _escaped(column: pa.Array) -> pa.Array:
 
 
 def _as_utf8(column: pa.Array) -> pa.Array:
-    """Converts strings to valid UTF-8. A string in Spark may have invalid bytes: these are replaced
-    as Java replaces them.
+    """Converts strings to valid UTF-8. A string in Spark can have invalid bytes. These bytes are
+    replaced as Java replaces them.
     """
     if not not_utf8(column).any():
         return column

@@ -1,8 +1,8 @@
 """Encodes columns of dates and timestamps as Spark's ``to_json`` does.
 
 Owns: :func:`json_dates` and :func:`json_timestamps`. The formats are ``yyyy-MM-dd`` and
-``yyyy-MM-dd'T'HH:mm:ss.SSS`` with the zone offset. The time zone is that of Spark's session, which
-Spark puts into the type of the Arrow column. Never: other types (``json_text``).
+``yyyy-MM-dd'T'HH:mm:ss.SSS`` with the zone offset. The time zone is the time zone of Spark's
+session. Spark puts it into the type of the Arrow column. Never: other types (``json_text``).
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ _YEAR_ENDS = -19
 def _of_pattern(
     part: Part, text: pa.Array, micros: npt.NDArray[np.int64], offsets: Offsets | None
 ) -> pa.Array | pa.Scalar:
-    """The text of each timestamp for one part of a pattern, such as ``yyyy``. A scalar if all rows
-    have the same text.
+    """The text of each timestamp for one part of a pattern, such as ``yyyy``. If all rows have the
+    same text, the result is a scalar.
     """
     if part.count == 0:
         return pa.scalar(part.text)
@@ -95,8 +95,8 @@ def _of_pattern(
 
 
 def _short_offset(part: Part, seconds: int) -> str:
-    """The text of a zone offset (``seconds``) with hours and minutes, for the letters X or x of a
-    pattern.
+    """Converts a zone offset of ``seconds`` seconds to text, for the letters X or x of a pattern.
+    The text has only hours and minutes.
     """
     hours, minutes = divmod(abs(seconds) // 60, 60)
     if hours == minutes == 0 and part.text == "X":
@@ -107,8 +107,8 @@ def _short_offset(part: Part, seconds: int) -> str:
 
 
 def _offsets(offsets: Offsets, write: Callable[[int], str]) -> pa.Array | pa.Scalar:
-    """The text of each row's zone offset. ``write`` converts an offset in seconds to text. A scalar
-    if all rows have the same offset.
+    """The text of each row's zone offset. ``write`` converts an offset in seconds to text. If all
+    rows have the same offset, the result is a scalar.
     """
     texts = [write(int(one)) for one in offsets.seconds]
     if offsets.which is None:
@@ -117,8 +117,8 @@ def _offsets(offsets: Offsets, write: Callable[[int], str]) -> pa.Array | pa.Sca
 
 
 def _offset(seconds: int) -> str:
-    """The text of a zone offset (``seconds``): ``+01:00``, or ``Z`` for zero. Offsets from before
-    the introduction of time zones also have seconds.
+    """Converts a zone offset of ``seconds`` seconds to text: ``+01:00``, or ``Z`` for zero. The
+    text of an offset from before the introduction of time zones also has seconds.
     """
     if seconds == 0:
         return "Z"

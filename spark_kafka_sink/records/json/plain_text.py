@@ -38,13 +38,13 @@ def plain_binary(column: pa.Array) -> pa.Array:
 
 
 def internal_text(column: pa.Array) -> pa.Array:
-    """The text of each value as the key of a map, as ``to_json`` writes it: the text of the value
-    that Spark stores internally.
+    """Converts each value to the text that ``to_json`` writes for it as the key of a map. This is
+    the text of Spark's internal form of the value.
 
     Returns (large) binary with nulls. A date becomes the number of days since 1970, a timestamp or
     an interval its microseconds, and a time its nanoseconds. A struct or an array becomes a text
-    such as ``[1,x,null]``. Exception: bytes become Base64, because ``to_json`` writes a text for
-    them that differs from run to run.
+    such as ``[1,x,null]``. Bytes become Base64. Here this module does not follow ``to_json``, which
+    writes a different text for the same bytes in each run.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -96,8 +96,8 @@ def is_bytes(kind: pa.DataType) -> bool:
 def joined(
     column: pa.Array, offsets: npt.NDArray[np.int64], texts: pa.Array, begin: bytes, end: bytes
 ) -> pa.Array:
-    """The items of each row of a list or map column, joined by commas, with ``begin`` before and
-    ``end`` after them.
+    """Joins the items of each row of a list or map column by commas. In each row, ``begin`` is put
+    before the first item, and ``end`` after the last item.
 
     ``texts`` has the text of each item. The items of row i are ``texts[offsets[i]:offsets[i +
     1]]``.
@@ -121,5 +121,5 @@ def scalar(data: bytes) -> pa.Scalar:
 
 
 def with_nulls_of(texts: pa.Array, column: pa.Array) -> pa.Array:
-    """Sets ``texts`` to null where ``column`` is null."""
+    """Sets ``texts`` to null in each row in which ``column`` is null."""
     return pc.if_else(column.is_valid(), texts, None) if column.null_count else texts

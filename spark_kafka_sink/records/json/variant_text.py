@@ -4,8 +4,8 @@ Owns: :func:`variant_column`, which converts Spark's binary form of a VARIANT to
 Variant Encoding; in Spark ``org.apache.spark.types.variant.Variant.toJson``), and
 :func:`is_variant`, which finds columns of this type. Never: other types (``json_text``).
 
-Rows are encoded one by one, because each row has its own structure. So this is slower than Spark's
-``to_json``, which a job can call before it writes.
+Rows are encoded one by one, because each row has its own structure. So this module is slower than
+Spark's ``to_json``. A job can call ``to_json`` itself before it writes.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _MOST_PIECES: Final = 4
 
 
 def is_variant(kind: pa.DataType) -> bool:
-    """True if this struct type is Spark's form of a VARIANT. Spark marks it in the Arrow metadata
-    of the struct's field ``metadata``.
+    """True if this struct type is Spark's form of a VARIANT. Spark marks such a type in the Arrow
+    metadata of the struct's field ``metadata``.
     """
     return bool(
         pa.types.is_struct(kind)
@@ -51,7 +51,7 @@ def is_variant(kind: pa.DataType) -> bool:
 
 
 def variant_column(column: pa.Array, zone: str) -> pa.Array:
-    """The JSON of each VARIANT, as large binary with the nulls of the column.
+    """Converts each VARIANT to JSON. Returns a large binary array. Nulls stay null.
 
     Timestamps are written in the time zone ``zone``. Raises DataError for bytes that are not a
     valid VARIANT.
@@ -110,7 +110,7 @@ def _object(value: bytes, at: int, info: int, names: tuple[bytes, ...]) -> list[
     """The parts of a JSON object: texts, and the positions of the values that must still be
     encoded.
 
-    The parts are in reverse order, so that the caller can push them on its stack.
+    The parts are in reverse order, so that the caller can push the parts on its stack.
     """
     wide, id_size, size = (4 if info & 16 else 1), (info >> 2 & 3) + 1, (info & 3) + 1
     count = _number(value, at, wide)
@@ -168,8 +168,8 @@ def _decimal(unscaled: int, scale: int) -> bytes:
 
 
 def _float(number: np.floating[Any] | float, text: str) -> bytes:
-    """The text of a floating point number in Java's notation. ``text`` is its shortest decimal
-    text.
+    """The text of a floating point number in Java's notation. ``text`` is the shortest decimal text
+    of the number.
     """
     if number != number or number in (float("inf"), float("-inf")):
         return {"nan": b'"NaN"', "inf": b'"Infinity"', "-inf": b'"-Infinity"'}[str(number)]
@@ -187,8 +187,8 @@ def _float(number: np.floating[Any] | float, text: str) -> bytes:
 
 
 def _timestamp(micros: int, zone: str | None) -> bytes:
-    """The text of a timestamp, such as ``2020-07-01 12:34:56.5+02:00``. It has no offset if
-    ``zone`` is None.
+    """The text of a timestamp, such as ``2020-07-01 12:34:56.5+02:00``. The text has no zone offset
+    if ``zone`` is None.
     """
     offset = 0
     if zone is not None:

@@ -5,9 +5,9 @@ Owns: :class:`Offsets` and :func:`offsets_at`. Never: finding a zone by its name
 
 Arrow's conversion is wrong for instants that are later than the last transition in the zone's file
 of the time zone database. This transition is in 2037 in older files, and years ago in newer files.
-Such a file also has a rule for later instants (RFC 8536, section 3.3), which Python's zoneinfo uses
-and Arrow ignores. So this module reads the offsets of each year in a column from zoneinfo, once per
-process. Then it finds the offset of each row in a sorted table.
+Such a file also has a rule for later instants (RFC 8536, section 3.3). Python's zoneinfo uses this
+rule, and Arrow ignores it. So for each year that occurs in a column, this module reads the offsets
+from zoneinfo, once per process. Then it finds the offset of each row in a sorted table.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Offsets:
     which: npt.NDArray[np.intp] | None
 
     def of_rows(self) -> Int64s:
-        """The offset of each row in seconds. If all rows have the same offset, an array with this
-        one offset.
+        """The offset of each row in seconds. If all rows have the same offset, the array has only
+        this one offset.
         """
         return self.seconds[:1] if self.which is None else self.seconds[self.which]
 

@@ -1,3 +1,3 @@
-"""Dead letters: which rows are too large or too old (``row_limits``), the conversion of bad rows to
-dead letters (``letter_writer``), and reading a dead letter (``letter_fields``).
+"""Dead letters. ``row_limits`` finds rows that are too large or too old, ``letter_writer`` converts
+bad rows to dead letters, and ``letter_fields`` reads a dead letter.
 """

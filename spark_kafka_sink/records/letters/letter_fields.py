@@ -17,12 +17,12 @@ _NUMBER: Final = re.compile("-?[0-9]{1,19}")
 
 
 def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str | int | None]:
-    """Reads the fields of a dead letter from its headers. The result has a value for each column
-    name.
+    """Reads the fields of a dead letter from its headers. The result maps each field's name to its
+    value.
 
-    A field is None if the record does not have its header: another program, such as Connect, may
-    have written the dead letter. If a header occurs several times, the last one counts: the row
-    itself may have been a dead letter before, with its own headers.
+    A field is None if the record does not have the header for this field: not every program that
+    writes dead letters writes all headers. If a header occurs several times, the last one counts.
+    This happens if the row itself was a dead letter before it was written, with headers of its own.
     """
     from spark_kafka_sink.records.bad_rows.bad_rows import TEXT_OF_CODE
 
@@ -39,8 +39,8 @@ def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str 
 
 
 def _number(text: str | None) -> int | None:
-    """Parses ``text`` as an integer. Returns None if it is not an integer, because other clients
-    may write any text.
+    """Parses ``text`` as an integer. Returns None if ``text`` is not an integer, because other
+    clients can write any text.
     """
     number = int(text) if text is not None and _NUMBER.fullmatch(text) else None
     return number if number is None or -(1 << 63) <= number < 1 << 63 else None

@@ -1,14 +1,14 @@
-"""Converts rows that can't be sent to dead letters: records for another topic, with the reason.
+"""Converts bad rows (rows that can't be sent) to dead letters. A dead letter is a record for
+another topic that also has the reason.
 
 Owns: :class:`LetterWriter`, which makes the dead letters of many rows in one pass. A dead letter
-has Kafka Connect's headers ``__connect.errors.*``, headers of this package, and as much of the
-row's value, timestamp and headers as can be sent. Never: which rows become dead letters
+has Kafka Connect's headers ``__connect.errors.*``, headers of this package, and those parts of the
+row's value, timestamp and headers that can be sent. Never: the choice of the bad rows
 (``bad_rows``), sending dead letters, the limit on their number.
 
 The row's own headers come first, then the headers about the error. If the row already has a header
-with the same name, both are kept, and the last one counts, as in Connect. Some headers have the
-same value for all rows of a finding, others have a value per row. All bytes are joined by one
-gather.
+with the same name, both headers are kept, and the last one counts, as in Connect. Some headers have
+the same value for all rows of a finding. Other headers have a separate value for each row.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _REST = len(_TRUNCATED) + len(sized(b"false")) + 1 + 2 * 5
 class LetterWriter:
     """Makes dead letters from rows.
 
-    ``options`` are the options for dead letters. ``limits`` are the size limits of the producer and
-    of the dead-letter topic. ``connector``, ``task`` and ``batch_id`` are written into headers.
+    ``options`` are the options for dead letters. ``limits`` are the limits of the producer and of
+    the dead-letter topic. ``connector``, ``task`` and ``batch_id`` are written into headers.
     """
 
     options: DeadLetterOptions
@@ -101,8 +101,9 @@ class LetterWriter:
     def _headers(
         self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s, sizes: Int64s
     ) -> list[tuple[str, _Value]]:
-        """Names and values of the headers about the error, without the last header, which
-        :meth:`letters` adds. ``sizes`` are the sizes of the rows' values in bytes.
+        """The names and values of the headers about the error, without the last of these headers.
+        (:meth:`letters` adds the last header.) ``sizes`` are the sizes of the rows' values in
+        bytes.
         """
         topic = rows.topic if isinstance(rows.topic, str) else asked_topics(rows.topic)
         reasons = [one.reason for one in found]
@@ -127,15 +128,17 @@ class LetterWriter:
 
 
 def asked_topics(topic: pa.DictionaryArray) -> pa.Array:
-    """The topic of each row as bytes, cut if it is too long. Null for a row without a topic."""
+    """The topic of each row as bytes. A topic that is too long is cut. Null for a row without a
+    topic.
+    """
     names = topic.dictionary.cast(pa.binary())
     return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(topic.indices)
 
 
 def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
     """Appends the beginning of each row's headers section: the number of headers, and the row's
-    ``own`` headers. The number counts the own headers and ``added`` headers, which the caller
-    appends later.
+    ``own`` headers. The number is the number of own headers plus ``added``. The caller appends
+    ``added`` headers later.
     """
     counts = np.full(pieces.rows, added, np.int64)
     if own is None:

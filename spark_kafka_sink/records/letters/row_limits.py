@@ -4,8 +4,8 @@ Owns: :class:`RowLimits`, which finds these rows before they are sent. Never: ot
 (``record_columns``), raising an error.
 
 Only writes with dead letters use this check. Other writes fail at the first such row: the encoder
-raises an error for a row that is too large for the producer, and a row that a broker rejects fails
-the task.
+raises an error for a row that is too large for the producer. If a broker rejects a row, the task
+fails.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from spark_kafka_sink.records.varint import Int64s, highest, lowest
 
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """The limits for a row's size and timestamp: of the producer (``config``) and of the row's
-    topic.
+    """The limits for a row's size and timestamp. They are set by the producer's options
+    (``config``) and by the row's topic.
     """
 
     config: ProducerConfig
@@ -43,7 +43,7 @@ class RowLimits:
     @property
     def most_content(self) -> int:
         """The largest content of a record, in bytes, that the producer and the topic accept without
-        compression. For the content of a record see ``record_encoder.content_sizes``.
+        compression. (``record_encoder.content_sizes`` defines the content of a record.)
         """
         limits = self.config.max_request_size, self.config.buffer_memory, self.topic.max_bytes
         return min(limits) - JAVA_OVERHEAD
@@ -85,8 +85,8 @@ class RowLimits:
 
 
 def outside(times: Int64s, topic: TopicLimits, now_ms: int) -> Mask:
-    """The mask of the timestamps (in ms) that the brokers would reject: outside of the topic's
-    limits around ``now_ms``, or negative.
+    """The mask of the timestamps (in ms) that the brokers would reject. Such a timestamp is outside
+    of the topic's limits around ``now_ms``, or negative.
     """
     earliest, latest = max(now_ms - topic.before_ms, 0), min(now_ms + topic.after_ms, 2**63 - 1)
     if lowest(times, initial=latest) >= earliest and highest(times, initial=earliest) <= latest:

@@ -1,5 +1,5 @@
-"""The CRC-32 (as in zlib) of whole columns of keys. librdkafka's default partitioner uses this
-hash.
+"""Computes the CRC-32 (as in zlib) of each key in a column. librdkafka's default partitioner uses
+this hash.
 
 Owns: the hash. Never: the checksum of record batches, which is CRC-32C; the choice of the rows
 whose key is hashed (``partitioners``).
@@ -21,8 +21,8 @@ _8 = np.uint32(8)
 
 
 def _tables() -> tuple[UInt32s, UInt32s, UInt32s, UInt32s]:
-    """The four lookup tables for CRC-32. Entry i of table n is the register after the byte i and n
-    more zero bytes.
+    """The four lookup tables for CRC-32. Entry i of table n is the CRC register after the byte i,
+    followed by n zero bytes.
     """
     first = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -49,8 +49,8 @@ def crc32_of(key: bytes) -> int:
 
 
 def _half_tables() -> tuple[UInt32s, UInt32s]:
-    """Two lookup tables, for the lower and the upper half of a 32-bit word. They have half a
-    megabyte, and are computed at the first use.
+    """Two lookup tables, for the lower and the upper half of a 32-bit word. The tables have half a
+    megabyte, and are computed when they are first used.
     """
     global _halves
     if _halves is None:

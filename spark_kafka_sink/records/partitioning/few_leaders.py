@@ -5,14 +5,16 @@ Owns: :class:`FewLeaders`, which chooses a task's leaders by the task's number, 
 leaders (``producer/accumulator/partition_load.py``).
 
 A task that writes to all partitions has a connection to each leader. With 2000 tasks and 200
-leaders, these are 400,000 connections, although a task needs only one.
+leaders, these are 400,000 connections, although each task needs only one connection.
 
 The leaders of all tasks together must be spread evenly. But a task knows only its own number t, and
 not the number of tasks. So a task with k leaders uses the points t*k, ..., t*k + k - 1 of the
-golden-ratio sequence. These points lie between 0 and 1, and the first n of them are spread evenly,
-for every n (Knuth, The Art of Computer Programming, volume 3, 6.4). All partitions are ordered by
-their leaders, and a point selects the partition at that fraction of the list, and so its leader. A
-leader with twice as many partitions is selected twice as often.
+golden-ratio sequence. All points of this sequence lie between 0 and 1. For every n, the first n
+points of the sequence are spread evenly (Knuth, The Art of Computer Programming, volume 3, 6.4).
+All partitions are put into a list, ordered by their leaders. A point selects a place in this list:
+the point 0.25 selects the partition after a quarter of the list. The leader of the selected
+partition is a leader of the task. So a leader with twice as many partitions as another is selected
+twice as often.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ _MASK = 2**_BITS - 1
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The chosen partitions of a topic, with the arguments of :meth:`FewLeaders.candidates` for
-    which they were chosen.
+    """The chosen partitions of a topic. Also has the arguments of the call of
+    :meth:`FewLeaders.candidates` that chose the partitions.
     """
 
     infos: PartitionInfos
@@ -52,9 +54,9 @@ class FewLeaders:
     """Chooses at most ``most`` leaders for one task. ``number`` is Spark's number of the task, from
     0.
 
-    The first call of :meth:`candidates` chooses the leaders. Later calls keep them, because the
-    task is connected to them. As long as a leader is slow, or leads no partition of a topic,
-    another leader is used in its place.
+    The first call of :meth:`candidates` chooses the leaders. Later calls keep these leaders,
+    because the task is connected to them. As long as a chosen leader is slow, or leads no partition
+    of a topic, another leader is used in its place.
     """
 
     def __init__(self, most: int, number: int) -> None:
@@ -71,12 +73,12 @@ class FewLeaders:
         slow: AbstractSet[int],
         is_near: Callable[[int], bool] | None = None,
     ) -> Candidates:
-        """The partitions among ``available`` that are led by this task's leaders.
+        """Returns the partitions among ``available`` whose leader is a leader of this task, and the
+        weights of these partitions. The weights are None if all are equal.
 
         A leader is not used if it is in ``slow``, or if ``is_near`` returns False for it. If no
-        other leader is left, such leaders are used as well. If the topic has no more leaders than
-        the task may use, all partitions of these leaders are returned. The second item of the
-        result are weights for the partitions, or None for equal weights.
+        other leader is left, such a leader is used as well. If the topic has no more leaders than
+        the task may use, all partitions of these leaders are returned.
         """
         found = self._found.get(infos.topic)
         if (

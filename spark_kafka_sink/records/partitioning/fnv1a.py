@@ -1,5 +1,5 @@
-"""FNV-1a (32 bits) of whole columns of keys, in the form that librdkafka and Sarama use for
-partitions.
+"""Computes the FNV-1a hash (32 bits) of each key in a column, in the form that librdkafka and
+Sarama use to choose partitions.
 
 Owns: the hash. Never: the choice of the rows whose key is hashed (``partitioners``).
 """
@@ -22,7 +22,8 @@ def fnv1a(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
     """The FNV-1a hash of every key, as a signed number without its sign. A null key counts as an
     empty key.
 
-    The smallest signed number, -2^31, becomes 2^31, as in librdkafka.
+    The hash of 32 bits is read as a signed number, and its sign is removed. The smallest signed
+    number, -2^31, becomes 2^31, as in librdkafka.
     """
     return hash_blocks(keys, _hash_block)
 

@@ -1,5 +1,5 @@
-"""Splits keys into 32-bit words, so that a hash function can process one word of many keys in each
-step.
+"""Splits keys into 32-bit words. In each step, a hash function can then process one word of each
+key, for many keys together.
 
 Owns: :class:`KeyBlock`, :class:`KeyTable` for keys of equal length, and the division of a long
 column into blocks of keys. This module belongs to step 5 of a record's way (DESIGN.md). Never: a
@@ -61,9 +61,9 @@ def _block(keys: pa.Array) -> Block:
 
 class KeyTable:
     """A block of keys that all have the same length. In memory the keys are like a table with a row
-    for each key, which is fast to read by columns.
+    for each key. Such a table is fast to read column by column.
 
-    Has the same attributes and methods as :class:`KeyBlock`.
+    A KeyTable has the same attributes and methods as :class:`KeyBlock`.
     """
 
     __slots__ = ("_table", "has_tails", "lengths", "odd", "order")
@@ -78,8 +78,8 @@ class KeyTable:
         self.order: Int64s | None = None
 
     def steps(self) -> Iterator[tuple[int, UInt32s]]:
-        """Yields the first word of all keys, then the second word, and so on, as (number of keys,
-        words).
+        """Yields the first words of all keys, then the second words of all keys, and so on. Each
+        item is a pair: the number of keys, and an array with a word of each key.
         """
         count, width = self._table.shape
         for at in range(0, width - 3, 4):
@@ -101,9 +101,10 @@ class KeyTable:
 class KeyBlock:
     """A block of keys of different lengths. They are ordered by length, the longest first.
 
-    ``order[i]`` is the row of the block's key i. If ``order`` is None, it is row i. ``lengths`` are
-    the lengths of the keys in bytes. ``odd`` are the numbers of bytes after each key's last whole
-    32-bit word, 0 to 3. ``has_tails`` is False only if ``odd`` is 0 for all keys.
+    ``order[i]`` is the row of the block's key i. If ``order`` is None, the block's key i is the key
+    of row i. ``lengths`` are the lengths of the keys in bytes. ``odd`` has the number of bytes
+    after the last whole 32-bit word of each key, 0 to 3. ``has_tails`` is False only if ``odd`` is
+    0 for all keys.
     """
 
     __slots__ = ("_alive", "_bits", "_counts", "_data", "_index", "_starts", "_words", "has_tails",
@@ -137,12 +138,12 @@ class KeyBlock:
         self._index = starts >> 2
 
     def steps(self) -> Iterator[tuple[int, UInt32s]]:
-        """Yields the first word of the keys, then the second word, and so on, as (number of keys,
-        words).
+        """Yields the first words of the keys, then the second words of the keys, and so on. Each
+        item is a pair: the number of keys, and an array with a word of each of these keys.
 
-        Only the keys that have such a word are included. They come first in the block, because the
-        keys are ordered by length. The iteration ends early if only a few keys have another word:
-        :meth:`unfinished` yields these keys.
+        A key that is too short for a word is not included. The included keys are the first keys of
+        the block, because the keys are ordered by length. The iteration ends early if only a few
+        keys have another word: :meth:`unfinished` yields these keys.
         """
         for step, count in enumerate(self._alive):
             if count < _FEW:
@@ -151,8 +152,8 @@ class KeyBlock:
             yield count, words.astype(np.uint32)
 
     def unfinished(self) -> Iterator[tuple[int, bytes]]:
-        """Yields the keys whose last words :meth:`steps` does not yield, as (index of the key in
-        the block, all bytes of the key).
+        """Yields the keys whose last words :meth:`steps` does not yield. Each item is a pair: the
+        index of the key in the block, and all bytes of the key.
         """
         done = next((i for i, count in enumerate(self._alive) if count < _FEW), len(self._alive))
         for key in (self._counts > done).nonzero()[0].tolist():
@@ -173,8 +174,8 @@ def _words(data: npt.NDArray[np.uint8]) -> UInt64s:
     """Converts bytes to an array of 64-bit words that overlap: item i has the bytes ``data[4*i]``
     to ``data[4*i + 7]``. Missing bytes at the end are zeros.
 
-    So any 4 bytes can be read with one aligned load and one shift. The result has two more items
-    than needed.
+    So any 4 bytes can be read with one aligned load and one shift. The last two items of the result
+    are not needed.
     """
     aligned = np.zeros(len(data) // 4 + 4, np.uint32)
     aligned.view(np.uint8)[: len(data)] = data

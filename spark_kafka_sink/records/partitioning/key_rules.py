@@ -1,10 +1,10 @@
-"""The rule by which each partitioner treats a record with a key, with an empty key, or with a null
-key.
+"""Has a rule for each partitioner: how it treats a record with a key, with an empty key, or with a
+null key.
 
 Owns: :class:`KeyRule`, and the table of key rules by the names that ``partitioner.class`` accepts
 (:data:`KEY_RULES`). This module belongs to step 5 of a record's way (DESIGN.md). The same rules are
 used for columns (``partitioners``) and for single records (``producer/send/record_partitioner``).
-Never: the choice of a partition, because only the caller has the number of partitions and their
+Never: the choice of a partition, because only the caller knows the number of partitions and their
 leaders.
 
 A name of a librdkafka partitioner means the same as in librdkafka (``rdkafka_msg.c``). Partitioners
@@ -58,9 +58,9 @@ class Choice(Enum):
 class KeyRule:
     """A partitioner's methods for null keys, empty keys and all other keys, and its hash function.
 
-    ``numbers`` computes the hashes of a column of keys, and ``number`` the same hash of one key.
-    Hashes are below 2^32. ``widths`` are the allowed lengths of a key in bytes, or None if all are
-    allowed.
+    ``numbers`` computes the hash of each key in a column, and ``number`` computes the same hash for
+    a single key. Hashes are below 2^32. ``widths`` are the allowed lengths of a key in bytes, or
+    None if all lengths are allowed.
     """
 
     null: Choice
@@ -83,8 +83,8 @@ class KeyRule:
         return self.other if key else self.empty
 
     def sticky(self, keys: pa.Array) -> Bools | None:
-        """The mask of the rows whose method is :attr:`Choice.STICKY`. None instead of a mask if
-        there are none.
+        """The mask of the rows whose method is :attr:`Choice.STICKY`. None if no row has this
+        method.
         """
         if self.null is not Choice.STICKY:
             return None
@@ -95,8 +95,8 @@ class KeyRule:
         return None if valid is None else ~valid
 
     def check(self, columns: RecordColumns, given: Int32s | None) -> None:
-        """Raises DataError for the first row whose key has a length that is not allowed. A row that
-        names its partition (0 or above in ``given``) is not checked.
+        """Raises DataError for the first row whose key has a length that is not allowed. If
+        ``given`` has a partition (0 or above) for a row, the row is not checked.
         """
         if self.widths is None or columns.key is None:
             return

@@ -1,7 +1,8 @@
-"""Kafka's murmur2 hash of whole columns of keys (Java's ``Utils.murmur2``, seed 0x9747b28c).
+"""Computes Kafka's murmur2 hash of each key in a column (Java's ``Utils.murmur2``, seed
+0x9747b28c).
 
 Owns: the hash. Never: the choice of the rows whose key is hashed (``partitioners``). This is not
-MurmurHash3: the package ``mmh3`` computes other hashes, which would lead to other partitions.
+MurmurHash3. The package ``mmh3`` computes MurmurHash3, so it would lead to other partitions.
 """
 
 from __future__ import annotations

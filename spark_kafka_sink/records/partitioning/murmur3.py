@@ -1,5 +1,5 @@
-"""MurmurHash3 (x86, 32 bits, seed 0) of whole columns of keys. Iceberg's bucket transform uses this
-hash.
+"""Computes MurmurHash3 (x86, 32 bits, seed 0) of each key in a column. Iceberg's bucket transform
+uses this hash.
 
 Owns: the hash of byte strings, and of integers as Iceberg hashes them. Never: the choice of the
 rows whose key is hashed (``partitioners``). Kafka's own hash is ``murmur2``.
@@ -38,10 +38,11 @@ def murmur3_of(key: bytes) -> int:
 
 
 def murmur3_of_integers(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """Iceberg's hash of every key, if the keys are integers. The key's bytes are the integer with 4
-    or 8 bytes, big-endian. A key of another length gets the hash of the number 0.
+    """Iceberg's hash of every key, if the keys are integers. Each key is an integer of 4 or 8
+    bytes, big-endian. A key of another length gets the hash of the number 0.
 
-    As in Iceberg, the hash of an int is the hash of the equal long: of its 8 bytes, little-endian.
+    As in Iceberg, an int has the same hash as the equal long. The hash of a long is the hash of its
+    8 bytes in little-endian order.
     """
     lengths, offsets, data = lengths_of(keys), offsets_of(keys), data_of(keys)
     longs = np.zeros(len(keys), np.int64)
@@ -53,7 +54,7 @@ def murmur3_of_integers(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
 
 
 def murmur3_of_integer(key: bytes) -> int:
-    """The hash of one key as an integer, as :func:`murmur3_of_integers` computes it for a
+    """The hash of one key that is an integer, as :func:`murmur3_of_integers` computes it for a
     column.
     """
     number = int.from_bytes(key, "big", signed=True) if len(key) in INTEGER_WIDTHS else 0
@@ -61,7 +62,9 @@ def murmur3_of_integer(key: bytes) -> int:
 
 
 def murmur3_of_longs(numbers: npt.NDArray[np.int64]) -> UInt32s:
-    """The hash of each number, as 8 bytes in little-endian order."""
+    """Returns an array with a hash for each number. The hash is computed from the 8 bytes of the
+    number in little-endian order.
+    """
     words = numbers.astype("<i8").view("<u4").reshape(-1, 2)
     h = np.zeros(len(numbers), np.uint32)
     _mix(h, words[:, 0].copy())

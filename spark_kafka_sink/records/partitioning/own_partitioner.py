@@ -39,7 +39,7 @@ class ColumnPartitioner(Protocol):
         """Returns the partition of each row, from 0 to ``partition_count`` - 1. All rows of the
         call have the same ``topic``.
 
-        ``keys`` and ``values`` are binary columns. Each is None if all of its values are null.
+        ``keys`` and ``values`` are binary columns. A column is None if all of its values are null.
         ``available`` are the partitions that have a leader now.
         """
         ...
@@ -56,8 +56,8 @@ def check(path: str) -> None:
 
 
 class OwnPartitioner:
-    """A :class:`Partitioner` that calls a user's :class:`ColumnPartitioner` for rows without an
-    explicit partition.
+    """A :class:`Partitioner` that calls a user's :class:`ColumnPartitioner`. If a row names its
+    partition, the user's class is not called for this row.
     """
 
     def __init__(self, path: str) -> None:

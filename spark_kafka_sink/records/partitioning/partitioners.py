@@ -3,12 +3,12 @@
 Owns: :class:`Partitioner`, its implementations, and their choice by name (:func:`partitioner`).
 Never: metadata (passed in as a :class:`TopicView`), accumulator state (read through ``open_room``).
 
-If a row names its partition, that partition is used. Otherwise, if it has a key, the partition is
-the hash of the key modulo the number of *all* partitions (``key_rules`` defines the hash).
-Otherwise the row is *sticky* (KIP-794): rows without a key are written to one partition until it
-has received the bytes of a batch, then to another partition. Java compares the bytes before each
-row. Here the sizes of many rows are added up, so that one comparison decides about a run of rows
-for one partition.
+If a row names its partition, that partition is used. Otherwise, if the row has a key, the partition
+is the hash of the key modulo the number of *all* partitions (``key_rules`` defines the hash).
+Otherwise the row is *sticky* (KIP-794). Sticky rows are written to one partition until this
+partition has received the bytes of a batch, then to another partition. Java compares the received
+bytes with the limit before each row. This module adds up the sizes of many rows, and makes one
+comparison for all consecutive rows that go to the same partition.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _SPREAD_MS = 8191
 
 
 class Partitioner(Protocol):
-    """Chooses the partition of each row, for whole columns. A producer has one object, and only one
-    thread may use it.
+    """Chooses the partition of each row, for whole columns. A producer has one such object, and
+    only one thread may use the object.
     """
 
     def assign(
@@ -76,8 +76,8 @@ def all_alike(topic: str, available: Sequence[int]) -> Candidates:
 
 @dataclass(slots=True)
 class _Sticky:
-    """The partition that now gets a topic's rows without a key, and the number of raw bytes that it
-    has received since it was chosen.
+    """The partition that now gets a topic's rows without a key. Also has the number of raw bytes
+    that this partition has received since it was chosen.
     """
 
     partition: int
@@ -86,8 +86,8 @@ class _Sticky:
 
 class BuiltInPartitioner:
     """Java's default partitioner (``BuiltInPartitioner``, KIP-794): rows with a key are distributed
-    by the key's murmur2 hash, and rows without a key are sticky. With ``rule``, rows are
-    distributed by the key rule of another partitioner.
+    by the key's murmur2 hash, and rows without a key are sticky. If ``rule`` is given, rows are
+    distributed by this rule, which is the key rule of another partitioner.
     """
 
     def __init__(
@@ -223,9 +223,10 @@ def _until_switch(produced: int, room: int | None, limit: int) -> int:
     (KIP-794, ``updatePartitionInfo``).
 
     ``produced`` are the bytes that the partition has received. ``room`` are the bytes that still
-    fit into its open batch. ``limit`` are the bytes of a full batch (batch.size). Java chooses
-    another partition if ``produced`` has reached ``limit`` and no open batch has room. Java always
-    chooses another partition if ``produced`` has reached twice the ``limit``.
+    fit into the open batch of the partition, or None if no batch is open. ``limit`` are the bytes
+    of a full batch (batch.size). Java chooses another partition if ``produced`` has reached
+    ``limit`` and no open batch has room. Java always chooses another partition if ``produced`` has
+    reached twice the ``limit``.
     """
     if room is None:
         if produced >= limit:
@@ -245,8 +246,8 @@ class RoundRobinPartitioner:
     """Java's ``RoundRobinPartitioner``: row after row goes to the next partition that has a leader.
     Keys have no effect.
 
-    The first partition is random. If all tasks began at partition 0, it would get the first rows of
-    all tasks.
+    The first partition is random. If all tasks began at partition 0, this partition would get the
+    first rows of all tasks.
     """
 
     def __init__(self, rng: random.Random | None = None) -> None:
@@ -279,8 +280,8 @@ class RoundRobinPartitioner:
     def _taken(self, topic: str, count: int, among: int) -> int:
         """Reserves places for the next ``count`` rows of a topic, and returns the first place.
 
-        The row at place p is written to the partition with the index p modulo ``among``, the number
-        of partitions with a leader. The first place of a topic is random.
+        ``among`` is the number of partitions with a leader. The row at place p is written to the
+        partition with the index p modulo ``among``. The first place of a topic is random.
         """
         first = self._next.get(topic)
         if first is None:
@@ -292,8 +293,9 @@ class RoundRobinPartitioner:
 def chosen_by_place(
     name: str | None, columns: RecordColumns, *, ignore_keys: bool = False
 ) -> Bools:
-    """The mask of the rows for which the partitioner ``name`` uses neither a key nor the column
-    ``partition``. The partition of such a row depends on the rows before it, or on chance.
+    """The mask of the rows whose partition the partitioner ``name`` chooses without a key and
+    without the column ``partition``. The partition of such a row depends on the rows before it, or
+    on chance.
     """
     rule, keys = key_rule(name, ignore_keys=ignore_keys), columns.key
     mask: Bools | None = None
@@ -311,10 +313,10 @@ def partitioner(
 ) -> Partitioner:
     """Creates the partitioner for a value of ``partitioner.class``.
 
-    None is the built-in partitioner. Other values are a name of ``key_rules``,
-    RoundRobinPartitioner, or the import path of a user's class. (Other class names of Java also
-    mean the built-in partitioner, see ``config/cross_checks.py``.) ``candidates`` returns the
-    partitions that may become sticky. Raises ConfigError if a user's class can't be created.
+    If ``name`` is None, creates the built-in partitioner. Other values are a name of ``key_rules``,
+    RoundRobinPartitioner, or the import path of a user's class. ``candidates`` returns the
+    partitions that can be chosen for rows without a key. Raises ConfigError if a user's class can't
+    be imported or created.
     """
     rule = key_rule(name, ignore_keys=ignore_keys)
     if name is None or rule is not None:

@@ -1,5 +1,5 @@
-"""The input of every partitioner: facts about topics, the partitions that rows name, and the rows
-of each topic.
+"""Prepares the input of every partitioner: facts about topics, the partitions that rows name, and
+the rows of each topic.
 
 Owns: :class:`TopicView`, and reading the columns ``topic`` and ``partition``. Never: the choice of
 a partition.
@@ -29,11 +29,11 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """The facts about a topic that a partitioner needs: ``count``, the number of its partitions,
-    and ``available``, the partitions that have a leader.
+    """The facts about a topic that a partitioner needs. ``count`` is the number of partitions of
+    the topic. ``available`` are the partitions that have a leader.
 
     ``raw_limit`` is the number of raw (uncompressed) record bytes that fill a batch of this topic.
-    A sticky partition gets about as many bytes before another one is chosen.
+    A sticky partition gets about ``raw_limit`` bytes before another partition is chosen.
     """
 
     count: int
@@ -71,8 +71,8 @@ def explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s |
 
 
 def counts(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | np.int32:
-    """The number of partitions of each row's topic. A single number if all rows have the same
-    topic.
+    """The number of partitions of each row's topic. If all rows have the same topic, the result is
+    a single number.
     """
     topic = columns.topic
     if isinstance(topic, str):
@@ -91,10 +91,10 @@ def _codes(topic: pa.DictionaryArray) -> npt.NDArray[np.integer]:
 def rows_by_topic(
     columns: RecordColumns, wanted: Bools | None
 ) -> Iterator[tuple[str, Int64s | None]]:
-    """Yields each topic, with the indexes of its rows. With a mask ``wanted``, only rows in the
-    mask.
+    """Yields each topic, with the indexes of its rows. If ``wanted`` is given, yields only rows in
+    this mask.
 
-    If all rows of ``columns`` belong to the topic, yields None instead of their indexes.
+    If all rows of ``columns`` belong to the topic, yields None in place of the indexes.
     """
     topic = columns.topic
     if isinstance(topic, str):
