@@ -62,6 +62,9 @@ def page_lines() -> Iterator[str]:
     yield from _fields(WriteReport)
     for title, cls in (
         ("`error`", write_report.ErrorReport),
+        ("Each of `failedAttempts`", write_report.FailedAttempt),
+        ("`deadLetters`", write_report.DeadLettersReport),
+        ("Each of `deadLetters.byReason`", write_report.LetterCount),
         ("`slowestTask`", write_report.TaskReport),
         ("Each of `topicCounts`", write_report.TopicReport),
         ("Each of `brokers`", write_report.BrokerReport),
@@ -112,9 +115,9 @@ A report can go to several destinations at the same time:
   object of the class `WriteReport`
 
 **A directory**: `reportPath` is a directory if a directory with this path exists, or if the path
-ends in `/`. A file in this directory is never changed after it was written. So the directory may be
-on a volume, or on an object store that is mounted. The order of the file names is the order of
-their times.
+ends in `/`. Object stores and some volumes can't append to a file. The sink never appends to a file
+in this directory, so the directory may be on them, if it is mounted on the driver. The order of the
+file names is the order of their times.
 
 **Rotation**: a file of reports grows by about 2 KB with each batch. If the file has 1 GiB, the sink
 appends no more reports to it, and logs a warning. To prevent that, use logrotate:
@@ -132,13 +135,20 @@ appends no more reports to it, and logs a warning. To prevent that, use logrotat
 `reportPath` is a directory, delete old reports with
 `find DIRECTORY -name '*.json' -mtime +30 -delete`, or with a lifecycle rule of the object store.
 
-**`reportTopic` with exactly-once**: the report is a part of the batch, and is committed with it. So
-consumers with `isolation.level=read_committed` see the report only if the batch is committed. The
-report is written before the commit, so it does not contain the duration of the commit.
+**`reportTopic` with exactly-once**: consumers with `isolation.level=read_committed` see the reports
+of all batches, also of failed batches:
+
+- **The batch is committed**: its report is committed in the same step. The report is written before
+  the commit, so it does not contain the duration of the commit.
+- **The batch failed, had no rows, or has the [outcome](#outcomes) `unknown`**: its report is
+  written without a transaction.
+- **The batch was committed before** (the outcome `done before`): no report is written to the topic,
+  because the report was written when the batch was committed.
 
 !!! warning "A report may be in the topic twice"
-    Without exactly-once, a report may be duplicated. With exactly-once, only the report of a batch
-    that failed or had no rows may be duplicated. All copies of a report have the same `reportId`.
+    A report that is written without a transaction may be duplicated. With exactly-once, reports of
+    committed batches have a transaction, and are not duplicated. Without exactly-once, any report
+    may be duplicated. All copies of a report have the same `reportId`.
 
 **`reportListeners`**: your functions run in the Python process in which Spark commits the write.
 This is not the process of your session, so the functions have no Spark session. The next
@@ -213,10 +223,11 @@ than a week.
 _PROGRESS_TOPIC = """\
 ## What progressTopic gets
 
-A Python worker that writes for more than ten seconds sends a record of JSON every ten seconds to
-the topic of the option `progressTopic`. The key of the record is the worker's name. A worker runs
-several tasks of a stage one after the other. The figures of the record are sums over these tasks,
-including failed attempts. If a commit takes more than ten seconds, the driver sends records too.
+The option `progressTopic` names a topic for the progress of running tasks and commits. If a Python
+worker writes for more than ten seconds, it sends a record of JSON to this topic every ten seconds.
+The key of the record is the worker's name. A worker runs several tasks of a stage one after the
+other. The figures of the record are sums over these tasks, including failed attempts. If a commit
+takes more than ten seconds, the driver sends records too.
 [`KprodListener` and `show_progress`](monitoring.md#work-that-runs) read these records.\
 """.splitlines()
 

@@ -230,9 +230,9 @@ class FailedAttempt:
     attempt: Annotated[int, Described("The attempt, from 0.")]
     host: Annotated[str, Described("The executor's host.")]
     rows: Annotated[int, Described("Rows of the attempt that brokers acknowledged.", "rows")]
-    elapsed_ms: Annotated[int, Described("From the attempt's start to its failure.", _MS)]
+    elapsed_ms: Annotated[int, Described("Time from the attempt's start to its failure.", _MS)]
     code: Annotated[str, Described("The error's code.")]
-    message: Annotated[str, Described("The failure and its place.")]
+    message: Annotated[str, Described("The text of the error.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,14 +387,17 @@ class WriteReport:
     rows_in: Annotated[
         int,
         Described(
-            "Rows that Spark passed to the tasks: rows + skippedRows + deadLetters.total - "
+            "Rows that Spark passed to the tasks: rows + skippedRows + the total of deadLetters - "
             "addedRows.",
             "rows",
         ),
     ] = 0
     dead_letters: Annotated[
         DeadLettersReport | None,
-        Described("Rows that can't be sent; null with errors.tolerance=none."),
+        Described(
+            "The number of rows that can't be sent, and the reasons; null with "
+            "errors.tolerance=none."
+        ),
     ] = None
     skipped_rows: Annotated[
         int,

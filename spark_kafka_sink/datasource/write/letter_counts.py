@@ -38,8 +38,10 @@ class LetterCount:
 
     code: Annotated[str, Described("The reason's code, `KP0213` for example.")]
     reason: Annotated[str, Described("The reason in words.")]
-    rows: Annotated[int, Described("How many rows.", "rows")] = 0
-    samples: Annotated[tuple[LetterSample, ...], Described("Three of them at most.")] = ()
+    rows: Annotated[int, Described("The number of rows with this reason.", "rows")] = 0
+    samples: Annotated[
+        tuple[LetterSample, ...], Described("The first of these rows, at most three.")
+    ] = ()
 
     def __str__(self) -> str:
         where = ", ".join(f"row {one.row} of task {one.task}" for one in self.samples)

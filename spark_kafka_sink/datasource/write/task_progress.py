@@ -40,7 +40,8 @@ class TaskProgress:
     rows_per_second: Annotated[
         float,
         Described(
-            "Acknowledged rows per second in the last 30 s (with progressTopic in the last 10 s).",
+            "Rows per second that brokers acknowledged, since the last time that these figures were"
+            " made. This is every 30 s, or every 10 s if the option progressTopic is set.",
             "rows/s",
         ),
     ]

@@ -79,8 +79,8 @@ class WorkerProgress:
     commit_ms: Annotated[
         int | None,
         Described(
-            "Duration of the commit so far; 0 in the last record of the commit. Null in a record of"
-            " a worker that writes.",
+            "Duration of the commit so far. When the commit has ended, the driver sends a last "
+            "record with 0. Null in a record of a worker that writes.",
             "ms",
         ),
     ] = None
