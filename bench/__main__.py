@@ -11,7 +11,8 @@ ratios round by round, with its interval; load and steal are said beside them. T
 and put at the head of bench/HISTORY.md, in place of the older rows of the same settings.
 
 Parts that run only when they are named: ``against`` runs the package of ``--commit`` and the
-present one in turn, in the engine's settings, a record a call and as a Spark job of 100 B and of 1 KB values;
+present one in turn, in the engine's settings, a record a call and as a Spark job of 100 B and of
+1 KB values;
 ``partitions`` runs 100, 1000 and 5000 partitions on one broker and on three; ``jobs`` runs small
 jobs beside a Python sink that does nothing; ``floors`` runs micro-batches with Spark alone, a
 Python sink that does nothing, Spark's Kafka sink and each of ours, in ten minutes; ``send`` runs a
