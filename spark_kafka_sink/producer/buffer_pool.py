@@ -97,7 +97,7 @@ class BufferPool:
 
         If the call must wait, it calls ``on_wait`` once, without the lock. ``on_wait`` wakes the
         sender. Memory is freed only when batches are sent, and batches that are not full may hold
-        all of it.
+        all memory.
 
         Raises RecordTooLargeError if ``size`` is larger than the whole pool, BufferExhaustedError
         at the deadline, and IllegalStateError if the pool is closed. A failed call allocates

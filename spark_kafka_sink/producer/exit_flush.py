@@ -97,8 +97,8 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def flush_at_exit() -> None:
-    """Closes all producers that still have records to send. Waits until the records are sent, but
-    no longer than delivery.timeout.ms. Ctrl-C ends the wait.
+    """Closes all producers that still have records to send. Waits until the records are sent, for
+    at most delivery.timeout.ms. Ctrl-C ends the wait.
 
     If records are lost, logs one warning with their number. Raises nothing.
     """

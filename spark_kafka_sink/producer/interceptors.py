@@ -114,7 +114,7 @@ class Interceptors:
         return cls([import_paths.make(path, OPTION) for path in paths])
 
     def configure(self, config: ProducerConfig) -> None:
-        """Calls each interceptor's ``configure``. Raises ConfigError if one of them raises an
+        """Calls each interceptor's ``configure``. Raises ConfigError if a ``configure`` raises an
         exception.
         """
         for one in self._every:

@@ -155,9 +155,9 @@ class KafkaProducer:
         partition, callbacks run in the order of the records. An exception of a callback is logged.
         While a callback runs, the producer sends nothing.
 
-        The call does not raise an ApiError: the future and the callback receive it. Examples are a
-        record that is too large, an unknown topic, no free memory within max.block.ms, and an error
-        that a broker returned.
+        The call does not raise an ApiError: the future and the callback receive this error.
+        Examples are a record that is too large, an unknown topic, no free memory within
+        max.block.ms, and an error that a broker returned.
 
         Raises SerializationError or DataError if the record is invalid. If the transaction has
         failed, raises its error. Raises IllegalStateError if the producer is closed, if the process
@@ -196,9 +196,9 @@ class KafkaProducer:
 
         Each batch is appended as by :meth:`send_batch`. Unless linger.ms is 0, small batches are
         first joined to larger batches. linger.ms is also counted while the iterable creates its
-        next batch. Until the method returns, it may hold back the newest rows, to join them with
-        the next batch. So the code of the iterable must not call :meth:`flush` or
-        :meth:`commit_transaction`. On return, all rows are appended.
+        next batch. The method may hold back the newest rows, to join them with the next batch. So
+        the code of the iterable must not call :meth:`flush` or :meth:`commit_transaction`. On
+        return, all rows are appended.
 
         If the iterable raises an Exception, the method appends the rows that it has already
         received, and then raises the exception. If the iterable raises another BaseException, such
@@ -383,8 +383,8 @@ class KafkaProducer:
         return self._transactional("identity_in_doubt").requests.identity_in_doubt
 
     def begin_transaction(self) -> None:
-        """Begins a transaction. All records that are sent from now on belong to it. Does not wait
-        for a broker.
+        """Begins a transaction. All records that are sent from now on belong to the transaction.
+        Does not wait for a broker.
         """
         manager = self._transactional("begin_transaction")
         start = self._clock.now_ms()

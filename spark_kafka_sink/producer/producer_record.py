@@ -247,7 +247,7 @@ class RecordMetadata(NamedTuple):
     Interceptors also get one such object for a whole batch of columns. In this object,
     ``record_count`` is the number of rows, and ``offset`` the offset of the first row.
 
-    The class is a tuple because this is fast to create: each callback needs a new object.
+    The class is a tuple because a tuple is created fast, and each callback needs a new object.
     """
 
     topic: str
@@ -260,8 +260,8 @@ class RecordMetadata(NamedTuple):
 
     @classmethod
     def empty(cls, tp: TopicPartition) -> RecordMetadata:
-        """The metadata for the callback of a failed record. It has only the topic, and the
-        partition if this is known.
+        """The metadata for the callback of a failed record. It has the topic. If the partition is
+        known, it also has the partition.
         """
         return cls(tp.topic, tp.partition)
 

@@ -203,8 +203,8 @@ class ProducerParts:
         self.pool = BufferPool(config.buffer_memory, clock, self.metrics)
 
     def _make_accumulator(self) -> None:
-        """Creates the accumulator with the components that fill, drain and return batches, the
-        transaction manager, and the recorder of the counts.
+        """Creates the transaction manager, the recorder of the counts, the accumulator, and the
+        components that fill, drain and return batches.
         """
         config, clock = self.config, self.clock
         self.accumulator = RecordAccumulator(config, clock, self.lifecycle, self.pool)
@@ -335,8 +335,8 @@ def _with_bootstrap_addresses(config: ProducerConfig, cluster: Cluster | None) -
     """Returns ``config`` with the bootstrap servers resolved to addresses. Raises ConfigError if no
     server name can be resolved.
 
-    If ``cluster`` is not None, it already has the brokers, and ``config`` is returned unchanged. So
-    the tasks of a Spark write need no name resolution.
+    If ``cluster`` is not None, ``cluster`` already has the brokers, and ``config`` is returned
+    unchanged. So the tasks of a Spark write need no name resolution.
     """
     from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
     from spark_kafka_sink.network.client.host_resolver import CANONICAL

@@ -72,7 +72,9 @@ _NONE: frozenset[str] = frozenset()
 
 
 class BatchDrainer:
-    """Takes the batches to send out of the accumulator's queues, under the accumulator's lock."""
+    """Removes the batches that can be sent now from the accumulator's queues, under the
+    accumulator's lock.
+    """
 
     __slots__ = (
         "_accumulator",
@@ -211,7 +213,8 @@ class BatchDrainer:
     def drain(
         self, cluster: Cluster, sizes: Mapping[int, int], now: int
     ) -> dict[int, list[ProducerBatch]]:
-        """Removes the batches to send now from the queues, and returns them by node id.
+        """Finds the batches that can be sent now, removes them from the queues, and returns them by
+        node id.
 
         ``sizes`` has the nodes, each with the maximum number of bytes of its request. A node
         without a batch to send is missing in the result. The returned batches have the state

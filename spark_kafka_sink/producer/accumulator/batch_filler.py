@@ -382,10 +382,10 @@ class BatchFiller:
     def close_claimed(self, claimed: list[ProducerBatch], taken: int = 0) -> None:
         """Compresses the batches ``claimed`` without the lock, and sets their state to READY.
 
-        ``taken`` is the number of bytes of the BufferPool that the caller's batches now own. It is
-        used only if this call is interrupted. In this case ``taken`` bytes are freed twice: by the
-        caller now, and by the batches later. To balance this, the method allocates ``taken`` bytes
-        once more.
+        ``taken`` is the number of bytes of the BufferPool that the caller's batches now own. The
+        method uses ``taken`` only if this call is interrupted. In this case ``taken`` bytes are
+        freed twice: by the caller now, and by the batches later. To balance this, the method
+        allocates ``taken`` bytes once more.
         """
         done = 0
         try:

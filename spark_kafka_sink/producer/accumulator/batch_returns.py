@@ -87,7 +87,7 @@ class BatchReturns:
                 self._accumulator.queued(batch.created_ms)
 
     def split_and_reenqueue(self, batch: ProducerBatch) -> int:
-        """Splits a batch that a broker rejected with MESSAGE_TOO_LARGE. Returns the number of the
+        """Splits a batch that a broker rejected with MESSAGE_TOO_LARGE. Returns the count of the
         new batches.
 
         The new batches are put at the head of the queue, in order, without backoff. They own the

@@ -240,7 +240,7 @@ class ProducerBatch:
         self, chunk: Buffer, record_count: int, max_timestamp: int, size: int | None = None
     ) -> None:
         """Appends the encoded records ``chunk`` to the batch, which must be OPEN. ``size`` is the
-        size of ``chunk`` in bytes. If it is None, the size is computed.
+        size of ``chunk`` in bytes. If ``size`` is None, the method computes the size.
         """
         if self.state is not BatchState.OPEN:
             raise self._refuse()
@@ -272,8 +272,8 @@ class ProducerBatch:
         self.pool_size += size
 
     def charge_its_bytes(self) -> int:
-        """Sets ``pool_size`` to the size of the batch as it is sent, and returns it. Called under
-        the accumulator's lock.
+        """Sets ``pool_size`` to the size of the batch as it is sent, and returns this size. Called
+        under the accumulator's lock.
         """
         self.pool_size = self.size_in_bytes
         return self.pool_size
@@ -514,12 +514,12 @@ class ProducerBatch:
         """Splits the batch into two READY batches with its records, in order. The original batch is
         then DONE, and is not reported to the listener.
 
-        The batch is divided at the record that is nearest to half of its uncompressed bytes. The
-        new batches have the numbers ``first_generation`` and ``first_generation + 1``. Both keep
-        the creation time, the number of attempts, and their part of the sequence numbers. Example:
-        a batch has 10 records with the sequence numbers 20 to 29. If the first new batch gets 4
-        records, it keeps 20 to 23, and the second keeps 24 to 29 (DESIGN.md, rule R7). Raises
-        IllegalStateError for a batch with a single record.
+        The batch is divided at the record that is nearest to half of the batch's uncompressed
+        bytes. The new batches have the numbers ``first_generation`` and ``first_generation + 1``.
+        Both keep the creation time, the number of attempts, and their part of the sequence numbers.
+        Example: a batch has 10 records with the sequence numbers 20 to 29. If the first new batch
+        gets 4 records, it keeps 20 to 23, and the second keeps 24 to 29 (DESIGN.md, rule R7).
+        Raises IllegalStateError for a batch with a single record.
         """
         if self.state is not BatchState.IN_FLIGHT and self.state is not BatchState.READY:
             raise self._refuse()

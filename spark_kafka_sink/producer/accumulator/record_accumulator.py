@@ -324,7 +324,7 @@ class RecordAccumulator:
 
     def set_writer_waiting_since(self, since_ms: int | None) -> bool:
         """Sets the time (monotonic ms) since which the writer has been waiting for its next rows.
-        None means that it is not waiting. Returns True if there is an open batch.
+        None means that the writer is not waiting. Returns True if there is an open batch.
         """
         self.writer_waiting_since = since_ms
         return bool(self.queues.open)
@@ -340,8 +340,8 @@ class RecordAccumulator:
         """Waits until all batches of ``flush`` are complete. If a batch is split, waits for the new
         batches.
 
-        Returns False if the deadline comes first. Returns True immediately if the producer has
-        failed.
+        Returns False if the deadline is over before that. Returns True immediately if the producer
+        has failed.
         """
         in_time = True
         while True:

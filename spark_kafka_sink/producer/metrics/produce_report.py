@@ -28,8 +28,8 @@ class NodeReport:
     """The number and the latencies (ms) of the Produce requests to one broker.
 
     ``last_answer`` describes the last response that caused a retry, or the last failed connection.
-    It is empty if there was none. ``latencies`` has the number of requests in each interval of
-    :data:`LATENCY_BOUNDS_MS`.
+    It is empty if neither has occurred. ``latencies`` has the number of requests in each interval
+    of :data:`LATENCY_BOUNDS_MS`.
     """
 
     requests: int = 0

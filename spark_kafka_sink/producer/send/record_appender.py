@@ -439,8 +439,9 @@ class RecordAppender:
         )
 
     def _await_partitions(self, record: ProducerRecord, deadline: int) -> PartitionInfos:
-        """The partitions of the record's topic. Waits until the metadata has the topic, and the
-        record's partition if this is given (Java's waitOnMetadata).
+        """The partitions of the record's topic. Waits until the metadata has the topic. If the
+        partition of the record is given, also waits until the metadata has this partition (Java's
+        waitOnMetadata).
         """
         metadata, topic, wanted = self._metadata, record.topic, record.partition
         partitions = metadata.await_topics([topic], deadline).topics[topic]

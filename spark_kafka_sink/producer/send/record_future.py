@@ -4,10 +4,10 @@ Owns: :class:`RecordFuture`; :class:`ProduceRequestResult`, the outcome of a bat
 futures of the batch share; :class:`FutureRecords`, the records of ``send`` in one batch. Never: the
 decision about the outcome (``producer_batch.py``).
 
-A future needs little memory and no lock. It has a reference to the result of its batch, and its
-index in the batch. Its metadata is created when it is read. If a batch is split, its futures are
-moved to the new batches (:meth:`ProduceRequestResult.transfer`). A thread that waits for such a
-future then waits for the new batch.
+A future needs little memory and no lock. It has a reference to the result of its batch, and the
+record's index in the batch. The record's metadata is created when a caller reads it. If a batch is
+split, its futures are moved to the new batches (:meth:`ProduceRequestResult.transfer`). A thread
+that waits for such a future then waits for the new batch.
 
 A batch is completed in Java's order, on the network thread. First the outcome is set. Then the
 callbacks run, in the order of the records. Then the waiting threads are woken.
@@ -54,8 +54,8 @@ class ProduceRequestResult:
     """The outcome of a batch, which the futures of its records share (Java's ProduceRequestResult).
 
     ``lock`` guards all fields until the outcome is set. After that, no field changes. ``wanted`` is
-    True if a record of the batch has a callback. It is set under the accumulator's lock when the
-    record is appended.
+    True if a record of the batch has a callback. ``wanted`` is set under the accumulator's lock
+    when the record is appended.
     """
 
     __slots__ = (
@@ -156,8 +156,8 @@ class ProduceRequestResult:
     def transfer(
         self, futures: Sequence[RecordFuture], to: ProduceRequestResult, first: int
     ) -> None:
-        """Moves ``futures`` from this batch to a batch that was split from it, whose result is
-        ``to``.
+        """Moves ``futures`` from this batch to a batch that was split from this batch. ``to`` is
+        the result of the new batch.
 
         ``first`` is the index that the first record of the new batch had in this batch. After all
         transfers, the caller calls :meth:`release_waiters`. A thread that waits for a moved future
@@ -179,7 +179,7 @@ class ProduceRequestResult:
         return self._done or (self.is_set and self._teller == threading.get_ident())
 
     def wait(self, deadline_ms: int) -> bool:
-        """Waits until :attr:`is_done`. Returns False at ``deadline_ms`` (monotonic ms)."""
+        """Waits until :attr:`is_done` is True. Returns False at ``deadline_ms`` (monotonic ms)."""
         with self.lock:
             if self.is_done:
                 return True
@@ -375,8 +375,8 @@ class FutureRecords:
     def try_append(self, batch: ProducerBatch, unplaced: UnplacedRecord) -> RecordFuture | None:
         """Appends one record to the open batch ``batch``. Called under the accumulator's lock.
 
-        Returns the record's future. Returns None if the batch would become too large, or if it has
-        not enough allocated memory.
+        Returns the record's future. Returns None if the batch would become too large, or if the
+        batch does not have enough allocated memory.
         """
         timestamp, key, value, headers, callback = unplaced
         count = batch.record_count
@@ -481,7 +481,7 @@ def intercepted(
 
 
 def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | None) -> None:
-    """Calls the user's callback. If it raises an exception, the exception is logged."""
+    """Calls the user's callback. If the callback raises an exception, the exception is logged."""
     try:
         callback(metadata, error)
     except Exception as raised:  # noqa: BLE001 - the network thread must not die of it

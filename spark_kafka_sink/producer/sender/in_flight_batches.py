@@ -4,7 +4,7 @@
 Owns: the batches in flight with their nodes; the batches that got OUT_OF_ORDER_SEQUENCE_NUMBER and
 may nevertheless be in the log; the last response to each batch; the time at which the next batch
 expires. Never: the decision to retry or fail a batch (``sender.py``), assigning sequence numbers,
-freeing memory. Only the sender thread may use it.
+freeing memory. Only the sender thread may use it, except for :meth:`InFlightBatches.by_node`.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ each response.
 Owns: the next sequence number of a partition; the batches that have a sequence number and no
 outcome yet (*unresolved* batches); the check whether a batch can be sent now; the table
 :data:`ACTIONS`, which has the action for each situation and response. :class:`TxnPartitionMap` has
-one :class:`PartitionSequences` for each partition. ``BatchDrainer`` uses it for each batch that it
-drains, and ``Sender`` for each response, both through the transaction manager. Never: encoding,
-reading a clock, using a socket, computing a backoff. There is no lock, because only the sender
-thread uses these classes.
+one :class:`PartitionSequences` for each partition. ``BatchDrainer`` uses :class:`TxnPartitionMap`
+for each batch that it drains, and ``Sender`` for each response, both through the transaction
+manager. Never: encoding, reading a clock, using a socket, computing a backoff. There is no lock,
+because only the sender thread uses these classes.
 
 For each producer id and partition, the broker (``ProducerStateManager``) keeps the last sequence
 number and the last five batches. If a batch equals one of the five, the broker acknowledges it

@@ -3,10 +3,10 @@
 
 Owns: the methods for begin, commit, abort and prepare, the check whether a batch can be sent, and
 the effect of a completed batch on the transaction. ``BatchDrainer`` calls the manager for each
-batch that it drains, and ``Sender`` for each response. Its parts are the producer id and its states
-(``transaction_states.py``), the sequence numbers (``partition_sequences.py``) and the requests
-(``txn_request_queue.py``). Never: choosing a node, using a connection, computing a backoff,
-encoding.
+batch that it drains, and ``Sender`` for each response. The manager's parts are the producer id and
+its states (``transaction_states.py``), the sequence numbers (``partition_sequences.py``) and the
+requests (``txn_request_queue.py``). Never: choosing a node, using a connection, computing a
+backoff, encoding.
 
 If a batch fails permanently, its sequence numbers are missing in the log. Brokers then reject all
 later batches of the partition. There are three cases:
@@ -20,9 +20,8 @@ later batches of the partition. There are three cases:
 Java's class changes the sequence numbers of queued batches. Here a batch that is sent again with
 another epoch gets its sequence number when it is drained, like a new batch.
 
-The transaction version is 1, or 2 since KIP-890. It is a feature of the cluster
-(``transaction.version``). A transaction keeps the version that the cluster has when the transaction
-begins.
+The transaction version is a feature of the cluster (``transaction.version``). It is 1, or 2 since
+KIP-890. A transaction keeps the version that the cluster has when the transaction begins.
 
 Threads: application threads call the methods that implement public methods of ``KafkaProducer``.
 The sender thread calls the other methods. State is changed under the lock of ``ProducerIdentity``.

@@ -118,8 +118,8 @@ class Transaction:
     * ``started``: True if a broker may know the transaction. The transaction must then be committed
       or aborted by EndTxn.
     * ``add_unclear``: True if AddPartitionsToTxn was sent, and no definite response has arrived.
-    * ``end_sent``: True if the request that ends the transaction is sent. No batch can be sent any
-      more.
+    * ``end_sent``: True if the request that ends the transaction was sent. No batch of the
+      transaction can be sent any more.
     """
 
     version: int = 1
@@ -278,9 +278,9 @@ class ProducerIdentity:
     def complete_transaction(self, successor: ProducerIdAndEpoch | None) -> None:
         """Ends the transaction after it was committed or aborted.
 
-        ``successor`` is the producer id and epoch for the next transaction. If it is
-        NO_PRODUCER_ID, the next transaction must request them. If it is None, no broker knows the
-        transaction, and the current id and epoch can be used again.
+        ``successor`` is the producer id and epoch for the next transaction. If ``successor`` is
+        NO_PRODUCER_ID, the next transaction must request a new id and epoch. If ``successor`` is
+        None, no broker knows the transaction, and the current id and epoch can be used again.
         """
         if successor is not None:
             self.used_identity = NO_PRODUCER_ID if successor.is_valid else self.producer
