@@ -74,8 +74,8 @@ class RegisteredSchema:
 
     ``unusable`` is the reason why rows can't be written with the schema, or None. ``guid`` is None
     if the registry has no GUIDs. ``references`` are the referenced schemas, as pairs of the
-    reference's name and the schema's text. If a schema of ``references`` needs another one, the
-    needed schema comes first.
+    reference's name and the schema's text. If a schema of ``references`` refers to another schema,
+    the other schema comes first.
     """
 
     id: int

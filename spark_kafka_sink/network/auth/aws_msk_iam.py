@@ -62,7 +62,7 @@ class AwsKeys:
 
 class Keys:
     """AWS credentials with the default region. The default region is used for a broker whose name
-    does not contain its region.
+    does not contain a region.
     """
 
     __slots__ = ("keys", "region")
@@ -141,8 +141,8 @@ def msk_token(keys: Keys, host: str) -> Token:
 
 
 def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCredential[Keys]]:
-    """Returns a function that fetches AWS credentials for a broker. Raises ConfigError if a package
-    that this needs, such as botocore, is not installed.
+    """Returns a function that fetches AWS credentials for a broker. Raises ConfigError if a
+    required package, such as botocore, is not installed.
     """
     errors = _botocore("botocore.exceptions")
     source = _Source(login)

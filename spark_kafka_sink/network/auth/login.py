@@ -208,8 +208,8 @@ class Fetcher(Generic[T]):
         return None, True
 
     def _run(self, cached: _Cached[T], host: str) -> None:
-        """Fetches a credential and stores it or its failure in ``cached``. Then calls the wakeups.
-        Runs on its own thread.
+        """Fetches a credential. Stores the credential, or the failure of the fetch, in ``cached``.
+        Then calls the wakeups. Runs on a separate thread.
         """
         fetched: FetchedCredential[T] | None = None
         failure: _Failure | None = None

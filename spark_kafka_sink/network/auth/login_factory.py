@@ -46,8 +46,8 @@ def new_login(settings: SaslSettings, clock: Clock) -> Login:
 
 
 class _Fetchers:
-    """The fetchers of this process, by their settings. If there are too many, the oldest one is
-    removed. ``_lock`` guards them.
+    """The fetchers of this process, by their settings. If there are too many, the oldest fetcher is
+    removed. ``_lock`` guards the fetchers.
     """
 
     def __init__(self) -> None:

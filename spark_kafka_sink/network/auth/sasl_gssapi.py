@@ -1,9 +1,9 @@
 """The mechanism GSSAPI (Kerberos, RFC 4752). The package ``gssapi`` calls the Kerberos libraries of
 the operating system.
 
-Owns: the order of the messages. GSSAPI could also encrypt the data. Kafka does not use this: only
-TLS encrypts a connection. Never: getting the first ticket of the client (by ``kinit``, or by the
-library from a keytab).
+Owns: the order of the messages. GSSAPI could also encrypt the data. Kafka does not use this
+encryption: only TLS encrypts a connection. Never: getting the first ticket of the client (by
+``kinit``, or by the library from a keytab).
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class GssapiMechanism(SaslMechanism):
         return self._guarded("Kerberos does not accept it", lambda c: c.step(token))
 
     def _guarded(self, what: str, call: Callable[[Any], Any]) -> bytes:
-        """Calls ``call``, a function of the Kerberos library, and returns its bytes. Converts every
-        error of the library to SaslError.
+        """Calls ``call``, a function of the Kerberos library that returns bytes. Returns these
+        bytes. Converts every error of the library to SaslError.
         """
         try:
             return bytes(call(self._context) or b"")

@@ -16,8 +16,8 @@ _HINT: Final = (
 
 
 class OAuthBearerMechanism(SaslMechanism):
-    """Sends the token. If the broker rejects it, sends the acknowledgement of the error that RFC
-    7628, 3.2.3 requires.
+    """Sends the token. If the broker rejects the token, sends an acknowledgement of the error, as
+    RFC 7628, 3.2.3 requires.
     """
 
     __slots__ = ("_refused", "_token", "complete", "hint")

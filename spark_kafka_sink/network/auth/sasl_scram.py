@@ -6,9 +6,9 @@ response without the right signature is an error. Never: the frame around a mess
 
 **Two forms of a password.** RFC 5802 requires that names and passwords are first normalized by
 SASLprep (RFC 4013). Kafka's brokers and tools do not normalize them (``ScramFormatter.normalize``).
-The two forms differ only for a few characters that are not ASCII. So the password is first sent
-without normalization. If the broker rejects it and the normalized form is different, the next
-connection uses the normalized form (:class:`ScramLogin`).
+The two forms differ only for a few characters that are not ASCII. So the first connection uses the
+password without normalization. If the broker rejects this form and the normalized form is
+different, the next connection uses the normalized form (:class:`ScramLogin`).
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ KIP-768).
 Owns: the content of the HTTP request and the check of the response. Never: the HTTP exchange
 (``network/http/http_exchange.py``), the decision when to request a token.
 
-A request blocks. So only the thread of a login and the client of a schema registry call it. After
-the name lookup, connecting takes at most ``sasl.login.connect.timeout.ms``. Then the request and
-the response take at most ``sasl.login.read.timeout.ms``. Error messages contain only OAuth's error
-fields of a response.
+A request blocks. So only the thread of a login and the client of a schema registry send requests.
+After the name lookup, connecting takes at most ``sasl.login.connect.timeout.ms``. Then the request
+and the response take at most ``sasl.login.read.timeout.ms``. Error messages contain only OAuth's
+error fields of a response.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def request_token(client: ClientCredentials, truststore: str = _TRUSTSTORE) -> G
 
 
 def _shown(client: ClientCredentials) -> str:
-    """A text for error messages that names the endpoint: its URL without the query, or the
-    reference to a secret if the URL comes from one.
+    """A text for error messages that names the endpoint: its URL without the query. If the URL
+    comes from a secret, the reference to the secret.
     """
     parts = urlsplit(text_of(client.url))
     port = f":{parts.port}" if parts.port else ""

@@ -171,9 +171,10 @@ def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
 def _guarded(settings: TokenProvider, what: str, call: Callable[[], T]) -> T:
     """Calls ``call``, a function of the user's code, and returns its result.
 
-    Raises OSError for a temporary failure, which is retried, and AuthenticationError for other
-    exceptions. The error does not contain the text of the exception, because this text may contain
-    a secret. It contains the class of the exception and its place in the code.
+    Raises OSError if ``call`` has failed temporarily, so that the fetch is repeated. Raises
+    AuthenticationError for other exceptions. The raised error does not contain the text of the
+    user's exception, because this text may contain a secret. It contains the class of the exception
+    and its place in the code.
     """
     try:
         return call()

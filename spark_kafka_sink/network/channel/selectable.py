@@ -93,7 +93,8 @@ class Selectable(Protocol):
         receive_buffer: int,
     ) -> None:
         """Begins a connection to ``address``, a pair of IP address and port. ``host`` is the
-        advertised name of the broker, for its certificate and for messages.
+        advertised name of the broker. The broker's certificate must contain this name, and messages
+        show it.
 
         A buffer size of -1 means the default of the operating system. If the connection fails at
         once, raises OSError. If it fails later, a poll reports the disconnect.

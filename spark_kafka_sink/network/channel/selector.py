@@ -276,8 +276,8 @@ class Selector:
                 self._poll_channel(channel, events, now)
 
     def _poll_channel(self, channel: KafkaChannel, events: int, now: int) -> None:
-        """Continues one connection after ``events``: connects, authenticates, reads, writes. If
-        this fails, closes the connection.
+        """Continues one connection after ``events``: connects, authenticates, reads, writes. If one
+        of these steps fails, closes the connection.
         """
         channel.used_ms = now
         try:
@@ -349,7 +349,7 @@ class Selector:
 
     def _watch(self, channel: KafkaChannel) -> None:
         """Sets the events for which the poller watches a connection. Makes a system call only if
-        they have changed.
+        the events have changed.
         """
         wanted = _READ
         if (channel.sending is not None and not channel.reauthenticating) or channel.wants_write:

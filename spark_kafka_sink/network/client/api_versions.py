@@ -31,7 +31,7 @@ _TRIES: Final = 2
 
 class ApiVersionsOutcome(Enum):
     """The result of an ApiVersions response: the versions are known, the request must be repeated
-    with another version, or it failed.
+    with another version, or the request has failed.
     """
 
     KNOWN = "the node can be used"

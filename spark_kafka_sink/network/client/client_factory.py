@@ -44,9 +44,9 @@ def new_network_client(
     """Creates a network client. It uses sockets, or the connections of ``selector`` (in tests, a
     simulated network).
 
-    Options may contain references to secrets. They are resolved here, because this process makes
-    the connections. Raises ConfigError for a reference that can't be resolved, and for invalid
-    options of TLS and SASL.
+    Options may contain references to secrets. The references are resolved here, because this
+    process makes the connections. Raises ConfigError for a reference that can't be resolved, and
+    for invalid options of TLS and SASL.
     """
     resolve_name: HostResolver = resolve_host
     if selector is None:

@@ -1,8 +1,8 @@
 """Resolves host names to IP addresses (Java's ``HostResolver`` and ``ClientUtils.resolve``).
 
-Owns: the name lookups. A lookup blocks. A caller that must not block runs it on another thread
-(``lookup_threads.py``). In Java, the sender thread itself waits for the lookup. Never: the order in
-which addresses are tried (``cluster_connection_states.py``).
+Owns: the name lookups. A lookup blocks. A caller that must not block runs the lookup on another
+thread (``lookup_threads.py``). In Java, the sender thread itself waits for the lookup. Never: the
+order in which addresses are tried (``cluster_connection_states.py``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HostResolver = Callable[[str], list[str]]
 
 def numeric(host: str) -> list[str]:
     """Returns ``[host]`` if ``host`` is an IP address, which needs no lookup. Returns an empty list
-    if it is a name.
+    if ``host`` is a name.
     """
     try:
         return resolve_host(host, socket.AI_NUMERICHOST)
@@ -41,9 +41,9 @@ def resolve_host(host: str, flags: int = 0) -> list[str]:
 
     IPv4 comes first as in Java (``java.net.preferIPv6Addresses=false``), because a broker on
     "localhost" often listens on IPv4 only. Within IPv4 and IPv6, the order is that of the operating
-    system. Java's default client uses no IPv6 address if there is an IPv4 address. Here both are
-    tried. A link-local address contains its zone as a number (``fe80::1%2``, RFC 4007). Raises
-    OSError for an invalid or unknown name.
+    system. Java's default client uses no IPv6 address if there is an IPv4 address. Here both kinds
+    of addresses are tried. A link-local address contains its zone as a number (``fe80::1%2``, RFC
+    4007). Raises OSError for an invalid or unknown name.
     """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)

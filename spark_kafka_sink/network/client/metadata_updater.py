@@ -38,8 +38,8 @@ class MetadataCarrier(Protocol):
     def initiate_connect(self, node: Node, now: int) -> None: ...
 
     def send_metadata_request(self, request: MetadataRequest, node_id: int, now: int) -> bool:
-        """Sends a Metadata request to a node. If it can't be sent, calls ``handle_failed_request``
-        and returns False.
+        """Sends a Metadata request to a node. If the request can't be sent, calls
+        ``handle_failed_request`` and returns False.
         """
         ...
 

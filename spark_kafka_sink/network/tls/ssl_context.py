@@ -219,7 +219,7 @@ def _load_key(context: ssl.SSLContext, key: KeyMaterial) -> None:
 @contextmanager
 def _in_memory_file(content: bytes) -> Iterator[str]:
     """A context manager that creates a file with ``content`` in memory, and yields its path. Other
-    processes can't read it.
+    processes can't read the file.
     """
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("kprod", os.MFD_CLOEXEC)

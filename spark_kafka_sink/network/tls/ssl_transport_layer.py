@@ -247,7 +247,8 @@ class SslTransportLayer:
 
         Returns False if the socket has no bytes now, or if the caller has already read one chunk.
         ``idle`` is the value of ``_idle`` (the number of bytes without data for the caller) before
-        the caller's first read. It shows how much the caller has read.
+        the caller's first read. From this value, the method computes how many bytes the caller has
+        already read.
         """
         left = idle + (_CHUNK if idle <= _CHUNK else _SMALL_CHUNK) - self._idle
         if left <= 0:
