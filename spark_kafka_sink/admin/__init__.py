@@ -1,5 +1,5 @@
-"""Requests to brokers that do not need a producer: they check a cluster before a write, and end
-transactions.
+"""Requests to brokers without a producer: requests that check a cluster before a write, and
+requests that end transactions.
 
 * ``call.py``: one request, the broker to which it is sent, and the errors after which it is sent
   again.

@@ -1,5 +1,5 @@
-"""Requests about topics and their configs, for the checks before a write, the commit log and
-operators.
+"""Requests about topics and their configs: for the checks before a write, for the commit log, and
+for operators.
 
 Owns: :class:`AdminClient`. Never: caching a response, the consequence of a missing topic, sending
 the requests (``request_loop.py``).

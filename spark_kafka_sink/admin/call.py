@@ -57,8 +57,8 @@ def retry_decision(code: ErrorCode) -> RetryDecision:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorKey:
-    """Sends a call to the coordinator of this transactional id or consumer group (Java's
-    ``CoordinatorKey``).
+    """The target of a call: the coordinator of the transactional id or consumer group ``key``
+    (Java's ``CoordinatorKey``).
     """
 
     key: str
@@ -67,14 +67,14 @@ class CoordinatorKey:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Sends a call to the leader of this partition."""
+    """The target of a call: the leader of the partition ``tp``."""
 
     tp: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class AnyBroker:
-    """Sends a call to the least loaded broker."""
+    """The target of a call: the least loaded broker."""
 
 
 Target = CoordinatorKey | Leader | AnyBroker | Node
@@ -94,7 +94,7 @@ class Call(Generic[ResponseT]):
     * ``once``: if True, the call is not sent again after its connection was lost. The call then
       ends, and ``done`` stays False.
     * ``last_status``: the reason why the call is not ``done``, as a text. If the reason is an error
-      code, it is also in ``last_code``.
+      code, ``last_code`` has this error code.
     * ``sent``, ``answered``: how often the request was sent, and how many responses arrived.
     """
 

@@ -376,9 +376,9 @@ class _Dispatcher:
         self._queues.setdefault(node.id, deque()).append(call)
 
     def _await_leader(self, call: Call[object], tp: TopicPartition, now: int) -> None:
-        """Schedules a retry of a call, because the leader of its partition ``tp`` is not known, and
-        requests the metadata of the topic. Raises AuthorizationError if the principal may not see
-        the topic.
+        """Handles a call whose partition ``tp`` has no known leader: schedules a retry of the call,
+        and requests the metadata of the topic. Raises AuthorizationError if the principal may not
+        see the topic.
         """
         metadata, topic = self._loop.metadata, tp.topic
         if not call.attempts:
@@ -421,8 +421,8 @@ class _Dispatcher:
         self.open -= 1
 
     def _any_broker(self, now: int) -> tuple[Node | None, int]:
-        """Returns the least loaded broker if a request can be sent to it now, otherwise None. The
-        second value is the next poll timeout in ms.
+        """Returns two values. The first is the least loaded broker, or None if no request can be
+        sent to this broker now. The second is the next poll timeout in ms.
         """
         node = self._client.least_loaded_node(now)
         if node is None:
@@ -453,7 +453,7 @@ class _Dispatcher:
         handle: Callable[[ClientResponse], None],
     ) -> None:
         """Sends ``request`` to ``node``. ``handle`` is called with the response. If ``handle``
-        raises an exception, :meth:`RequestLoop.run` raises it.
+        raises an exception, :meth:`RequestLoop.run` raises this exception.
         """
 
         def callback(response: ClientResponse) -> None:

@@ -5,9 +5,10 @@ Owns: :class:`TransactionClient`: the requests, the choice of the broker, and th
 a request is sent again. Never: the meaning of an outcome for a batch (``transactions/``), sending
 the requests (``request_loop.py``).
 
-It does no harm if a broker gets one of these requests twice, unless the description of a method
-says so. So a request is sent again until the deadline (``call.py`` lists the errors). For missing
-rights and unsupported versions, the methods raise an exception. Every other response is returned.
+For most of these requests, it does no harm if a broker gets a request twice. The methods describe
+the other cases. So a request is sent again until the deadline (``call.py`` lists the errors). For
+missing rights and unsupported versions, the methods raise an exception. Every other response is
+returned.
 """
 
 from __future__ import annotations
@@ -418,8 +419,9 @@ class TransactionClient(AdminClient):
         *,
         beside: Beside | None = None,
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Finds the partitions without a leader. Returns them by transactional id. A transaction
-        whose partitions all have leaders is missing in the result.
+        """Finds the partitions of the transactions ``found`` that have no leader. Returns these
+        partitions by transactional id. A transaction whose partitions all have leaders is missing
+        in the result.
 
         If a transaction with a leaderless partition were ended, Kafka 4 would lose the marker for
         this partition. Another broker might not respond, so the Metadata request is sent to a
