@@ -1,4 +1,4 @@
-"""The lowest package. Every other package may import it, and it imports no other package.
+"""The lowest package. Every other package may import this package, which imports no other package.
 
 Owns: ``errors`` (all exceptions, and the form of warnings), ``error_kinds`` (the codes of errors),
 ``documentation`` (the addresses of pages), ``suggestions`` (corrections of misspelled names),

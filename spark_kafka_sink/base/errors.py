@@ -1,9 +1,9 @@
 """All exceptions of this package, and the table of the brokers' error codes.
 
-Owns: the exception classes; the form of warnings, which have codes like errors; the warnings that
-this process has already logged; the table of error codes (number, name, class, meaning, hint). The
-table follows Kafka's ``common/protocol/Errors.java`` and the handling of errors in ``Sender`` and
-``TransactionManager``. Never: a decision to retry (``sender.py``).
+Owns: the exception classes; the form of warnings (a warning has a code, as an error does); the
+warnings that this process has already logged; the table of error codes (number, name, class,
+meaning, hint). The table follows Kafka's ``common/protocol/Errors.java`` and the handling of errors
+in ``Sender`` and ``TransactionManager``. Never: a decision to retry (``sender.py``).
 
 The first line of an error has the code of its kind (``error_kinds.py``), the cause, and the place
 of the error. The second line has the hint, if there is one, and the link to the documentation. All

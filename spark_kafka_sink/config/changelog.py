@@ -169,13 +169,15 @@ def source_position(fields: Collection[str]) -> tuple[str, ...]:
 
 
 class SparkType(Protocol):
-    """The method of Spark's data types that this module calls. ``config`` must not import Spark."""
+    """A data type of Spark. ``config`` must not import Spark, so this protocol declares the method
+    that this module calls.
+    """
 
     def typeName(self) -> str: ...  # noqa: N802 - Spark's name
 
 
 def unstable_type(data_type: SparkType) -> str | None:
-    """The name of a type in ``data_type`` that can't be in a key, because two equal values may be
+    """The name of a type in ``data_type`` that can't be in a key, because two equal values can be
     written with different bytes. An example is ``double``, with 0.0 and -0.0. None if there is no
     such type.
 

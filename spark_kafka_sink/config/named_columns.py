@@ -1,8 +1,8 @@
 """The options that name columns for a record's key, value and headers.
 
-Owns: the syntax of a list of columns, which is SQL's (``id, name, `a,b```), :class:`NamedColumns`,
-and the rules for null keys and values. Never: a check that a column exists, a check of a column's
-type (``datasource/write/named_columns.py``).
+Owns: the syntax of a list of columns, as in SQL (``id, name, `a,b```), :class:`NamedColumns`, and
+the rules for null keys and values. Never: a check that a column exists, a check of a column's type
+(``datasource/write/named_columns.py``).
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def checked_columns(text: str, *, all_too: bool) -> str:
     """Returns ``text`` if it is a valid list of columns. Otherwise raises ValueError with the
     reason.
 
-    With ``all_too``, ``*`` (all columns) and ``payload.*`` (all fields of a struct) are also valid.
+    If ``all_too`` is true, ``*`` (all columns) and ``payload.*`` (all fields of a struct) are also
+    valid.
     """
     if all_too and struct_name(text) is not None:
         return text

@@ -349,8 +349,9 @@ class Condition:
         return tuple(Condition(name, value if equals else None) for name, equals, value in items)
 
     def holds(self, given: Container[str], values: Values) -> bool:
-        """Whether the condition is true. ``given`` are the names of the options that the user has
-        set, and ``values`` all effective values. Case is ignored.
+        """True if the user's options fulfil the condition. ``given`` are the names of the options
+        that the user has set. ``values`` has the effective values of all options. Values are
+        compared without regard to case.
         """
         if self.value is None:
             return self.name in given
@@ -420,10 +421,10 @@ def refuse(
 
 
 def takes_references(option: Option) -> bool:
-    """Whether an option's value may be a reference such as ``${env:NAME}``.
+    """True if the value of the option may be a reference such as ``${env:NAME}``.
 
-    True for secrets, user names, paths and addresses of TLS, SASL and a schema registry. False if
-    the option has a fixed set of values.
+    The options of TLS, SASL and a schema registry for secrets, user names, paths and addresses
+    accept references. An option with a fixed set of values accepts no references.
     """
     if not option.name.startswith(REFERABLE) or option.rule is not None:
         return False
@@ -434,8 +435,8 @@ def check_references(option: Option, value: OptionValue, spelled: str) -> None:
     """Raises ConfigError if a value contains a reference, but the option accepts no references.
     Also raises ConfigError if the reference has an unsupported form.
 
-    References are not looked up here, because an executor may have files and environment variables
-    that the driver lacks.
+    References are not looked up here, because an executor can have files and environment variables
+    that the driver does not have.
     """
     text = value.value if isinstance(value, Password) else value
     if isinstance(text, str):

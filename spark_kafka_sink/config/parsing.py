@@ -117,8 +117,8 @@ def parse_producer_config(options: Mapping[str, object]) -> ProducerConfig:
     """Parses the options of a producer without Spark, and the lines of the ``configFile`` that the
     options name.
 
-    The names are Java's, without the prefix ``kafka.`` and in any case. A value is text, or has the
-    option's type already. Raises only ConfigError.
+    The names of the options are Java's, in upper or lower case, without the prefix ``kafka.``. A
+    value is text, or has the option's type already. Raises only ConfigError.
     """
     given = given_options(options, "")
     if _BOOTSTRAP not in given.producer:

@@ -87,7 +87,7 @@ def schema_options(
     own: Mapping[str, OptionValue], options: Mapping[str, Any], named: NamedColumns
 ) -> SchemaOptions | None:
     """Reads and checks the schema options. Returns None if the formats of key and value need no
-    schema. Raises ConfigError.
+    schema. Raises ConfigError for a wrong value or a wrong combination.
 
     ``own`` are the options that the user has set. ``options`` are the effective values of all
     options.

@@ -79,7 +79,7 @@ def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
 
     The tools are dump-log, console-consumer and ProducerPerformance. They depend on Kafka Connect.
     Connect is not downloaded, because these tools never call Connect, and the download would be
-    twice as large. Without a logger, the log of the server would be empty.
+    twice as large. If no logger were downloaded, the log of the server would be empty.
     """
     return (
         Coordinate("org.apache.kafka", f"kafka_{_SCALA_VERSION}", version),

@@ -116,8 +116,8 @@ class Security:
     ) -> dict[str, str]:
         """The options for a client, under Java's names, without ``bootstrap.servers``.
 
-        With the protocol SSL, the client has the certificate of ``user``. With SASL_SSL, it has no
-        certificate.
+        If ``protocol`` is SSL, the client has the certificate of ``user``. If ``protocol`` is
+        SASL_SSL, the client has no certificate.
         """
         options = {"security.protocol": protocol}
         if protocol.endswith("SSL"):

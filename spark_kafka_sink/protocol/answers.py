@@ -325,7 +325,7 @@ def _higher_epoch(
     """Checks that the epoch in the response is higher than the epoch in the request.
 
     If the two epochs were equal, the producer's next transaction would have the same producer id
-    and epoch as its previous one. Brokers would then treat both as one transaction.
+    and epoch as its previous transaction. Brokers would then treat both as one transaction.
     """
     same_id = response.producer_id == request.producer_id >= 0
     if same_id and response.producer_epoch <= request.producer_epoch:
@@ -360,11 +360,11 @@ def _partitions_of(
     number: str = "partition_index",
     partitions: str = "partitions",
 ) -> Sequence[Any]:
-    """Removes all partitions from ``topics``, a part of a response, except the ``requested``
-    partitions.
+    """Returns ``topics`` with only the ``requested`` partitions. ``topics`` is a part of a
+    response.
 
-    A caller that has requested one partition can then read the first partition of the first topic.
-    ``name``, ``number`` and ``partitions`` are the names of fields in the message. Raises
+    A caller that has requested only one partition can read it as the first partition of the first
+    topic. ``name``, ``number`` and ``partitions`` are the names of fields in the message. Raises
     MalformedError if a requested partition is missing, or occurs twice.
     """
     missing = set(requested)

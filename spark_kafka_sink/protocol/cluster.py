@@ -5,9 +5,9 @@ Owns: :class:`TopicPartition`, :class:`Node`, :class:`PartitionInfo`, :class:`Cl
 (``network/client/metadata.py``). A :class:`Cluster` is immutable and picklable: the driver requests
 the metadata once, and sends the cluster to the tasks.
 
-A broker may claim to have millions of nodes and partitions. A node takes only 12 bytes in the
-broker's response, and a partition 18 bytes. A Python object would take 230 bytes for a node, and
-300 bytes for a partition. So nodes and partitions are kept as columns (:class:`Nodes`,
+A hostile broker can claim to have millions of nodes and partitions. A node takes only 12 bytes in
+the broker's response, and a partition 18 bytes. A Python object would take 230 bytes for a node,
+and 300 bytes for a partition. So nodes and partitions are kept as columns (:class:`Nodes`,
 :class:`PartitionInfos`). A :class:`Node` or :class:`PartitionInfo` is created when a caller reads
 it.
 """

@@ -4,9 +4,10 @@ Owns: these requests, each for one partition, and :class:`FetchedPartition`. Nev
 fetched bytes (``records/log_records.py``); fetch sessions, because few partitions are read, and
 each only a few times.
 
-Used on the driver. The reader of the commit log also needs uncommitted records. So it fetches with
-the isolation level READ_UNCOMMITTED. Other readers fetch with READ_COMMITTED, as a consumer does,
-because they need the last stable offset and the list of aborted transactions.
+The driver sends these requests. The reader of the commit log also needs uncommitted records. So
+this reader fetches with the isolation level READ_UNCOMMITTED. Other readers fetch with
+READ_COMMITTED, as a consumer does, because they need the last stable offset and the list of aborted
+transactions.
 """
 
 from __future__ import annotations
@@ -84,14 +85,14 @@ def fetch(
     max_bytes: int = 4 * 1024 * 1024,
     read_committed: bool = False,
 ) -> FetchRequest:
-    """Creates the request for the batches of ``tp`` from ``offset`` on. It is sent to the leader of
-    ``tp``.
+    """Creates the request for the batches of ``tp`` from ``offset`` on. The request is sent to the
+    leader of ``tp``.
 
     The broker returns about ``max_bytes``, but always at least the first batch, even if the first
-    batch is larger. The last batch may be incomplete. The broker does not wait for new batches, and
-    keeps no fetch session. Versions from 13 on use topic ids. These versions are not needed,
-    because every broker up to 4.x accepts version 12. Versions below 10 can't read topics with zstd
-    (UNSUPPORTED_COMPRESSION_TYPE).
+    batch is larger. It is possible that the last batch is incomplete. The broker does not wait for
+    new batches, and keeps no fetch session. Versions from 13 on use topic ids. These versions are
+    not needed, because every broker up to 4.x accepts version 12. Versions below 10 can't read
+    topics with zstd (UNSUPPORTED_COMPRESSION_TYPE).
     """
     partition = FetchPartition(
         partition=tp.partition, fetch_offset=offset, partition_max_bytes=max_bytes
@@ -109,10 +110,11 @@ def fetch(
 class FetchedPartition:
     """The fetched batches of one partition.
 
-    ``records`` are batches, as a view of the response's bytes. The first batch may begin before
-    ``fetch_offset``, and the last batch may be incomplete. If the request had ``read_committed``,
-    ``aborted`` has the aborted transactions as pairs: producer id and first offset. The records of
-    the aborted transactions are in ``records`` as well, and the reader must skip these records.
+    ``records`` are batches, as a view of the response's bytes. It is possible that the first batch
+    begins before ``fetch_offset``, and that the last batch is incomplete. If the isolation level of
+    the request was READ_COMMITTED, ``aborted`` has the aborted transactions as pairs: producer id
+    and first offset. The records of the aborted transactions are in ``records`` as well, and the
+    reader must skip these records.
     """
 
     error: ErrorCode

@@ -70,7 +70,8 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MetadataResponse:
-    """A checked Metadata response: the brokers, and the requested topics. Both have no duplicates.
+    """A checked Metadata response: the brokers, and the requested topics. Neither of the two has
+    duplicates.
 
     It is possible that a partition's leader is not one of the brokers. ``controller`` is -1 if the
     controller is unknown. ``error`` is the error code of the whole response (v13:

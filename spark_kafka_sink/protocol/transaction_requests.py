@@ -58,9 +58,10 @@ def init_producer_id(
 ) -> InitProducerIdRequest:
     """Creates the InitProducerId request, for a new producer or a new epoch.
 
-    With ``current``, the broker raises the epoch only if ``current`` is still the newest producer
-    id and epoch of this transactional id (v3, KIP-360). Without ``current``, the broker raises the
-    epoch in any case, and so fences an earlier producer with this transactional id.
+    If ``current`` is given, the broker raises the epoch only if ``current`` is still the newest
+    producer id and epoch of this transactional id (v3, KIP-360). If ``current`` is not given, the
+    broker raises the epoch in any case, and so fences an earlier producer with this transactional
+    id.
     """
     return InitProducerIdRequest(
         transactional_id=transactional_id,
@@ -76,8 +77,9 @@ def add_partitions_to_txn(
     """Creates the request that adds ``partitions`` to the producer's open transaction. If no
     transaction is open, the coordinator opens one.
 
-    Only transactions of version 1 need this request. With version 2, the leader of a partition adds
-    the partition when the leader gets the transaction's first batch for this partition (KIP-890).
+    Only transactions of version 1 need this request. In a transaction of version 2, the leader of a
+    partition adds the partition when the leader gets the transaction's first batch for this
+    partition (KIP-890).
     """
     return AddPartitionsToTxnRequest(
         transactional_id=transactional_id,
@@ -113,9 +115,9 @@ def list_transactions(
 
     Only transactions that pass all given filters are listed. Brokers since 4.1 filter by ``prefix``
     (v2, KIP-1152); with older brokers, the caller must filter the response. ``min_duration_ms``
-    needs brokers since 3.8 (v1, KIP-994). An id that never opened a transaction counts as very old
-    for this filter, so ``states`` should be given as well. ``states`` and ``producer_ids`` are the
-    request's fields.
+    needs brokers since 3.8 (v1, KIP-994). A transactional id that has never opened a transaction
+    counts as very old for this filter. So a caller that passes ``min_duration_ms`` should also pass
+    ``states``. ``states`` and ``producer_ids`` are the request's fields.
 
     The broker leaves out ids that the principal may not describe. While a broker loads one of the
     partitions that it coordinates, it returns COORDINATOR_LOAD_IN_PROGRESS and no transactions.
@@ -144,8 +146,8 @@ def versions_of(transaction_version: int) -> VersionRange:
     The broker applies the rules for the version of the request, even if the transaction was written
     with another version. So the version of the request must fit the version of the transaction. For
     example, if EndTxn v4 is sent again for a transaction of version 2, the broker returns
-    PRODUCER_FENCED, although the transaction was committed. And only TxnOffsetCommit v5 adds the
-    group to a transaction of version 2.
+    PRODUCER_FENCED, although the transaction was committed. Another example is TxnOffsetCommit:
+    only v5 adds the consumer group to a transaction of version 2.
     """
     return VersionRange(5, 5) if transaction_version >= 2 else VersionRange(0, 4)
 

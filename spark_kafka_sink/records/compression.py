@@ -213,7 +213,7 @@ def _gunzip_stream(data: Buffer) -> Iterator[Buffer]:
 
 def _unxerial(data: Buffer, max_size: int) -> bytes:
     """Decompresses snappy data in one of two forms: with the framing of xerial's snappy-java, or as
-    one raw block. Java's client and librdkafka accept both.
+    one raw block. Java's client and librdkafka accept both forms.
     """
     out = bytearray()
     for block in _snappy_blocks(memoryview(data)):

@@ -77,7 +77,7 @@ def data_of(array: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def valid_of(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """The mask of the values that are not null. None instead of a mask if no value is null."""
+    """The mask of the values that are not null. The result is None if no value is null."""
     if array.null_count == 0:
         return None
     if pa.types.is_null(array.type):

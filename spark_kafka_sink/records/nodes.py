@@ -114,7 +114,7 @@ class Message:
     """Encodes a value as a Protobuf message with one field. The message's size in bytes is written
     first.
 
-    Used for google.protobuf.StringValue and the other wrappers, for columns that are no structs.
+    Used for google.protobuf.StringValue and similar messages, if the column is not a struct.
     """
 
     field: Value

@@ -427,8 +427,8 @@ def _without_seconds(
     """The timestamps of a bigint column, in milliseconds. A number that is probably in seconds is
     refused, and becomes -1.
 
-    If this number were read as milliseconds, the timestamp of the record would be in January 1970,
-    and brokers would soon delete the record.
+    If such a number were read as milliseconds, the timestamp of the record would be in January
+    1970, and brokers would soon delete the record.
     """
     early = (ticks >= 0) & (ticks < _YEAR_1980_MS)
     if valid is not None:

@@ -8,9 +8,10 @@ records in format v2 (Java's ``DefaultRecord``). Never: the division into batche
     groups = group_rows(columns, partitions)
     slices = encode_groups(columns, groups, accumulator.positions(groups.tps), limits, now_ms, ...)
 
-A slice is encoded for the batch that was open when ``positions`` was called. Another thread may
-close this batch before the slice is appended. In this case, the accumulator does not append the
-slice, and :func:`encode_slices_again` encodes the rows of the slice for another batch.
+A slice is encoded for the batch that was open when ``positions`` was called. It is possible that
+another thread closes this batch before the slice is appended. In this case, the accumulator does
+not append the slice, and :func:`encode_slices_again` encodes the rows of the slice for another
+batch.
 
 A chunk is encoded in these steps: the lengths in the columns determine the sizes of the records,
 the sizes determine the slices, and the slices determine the offset and timestamp deltas. A record

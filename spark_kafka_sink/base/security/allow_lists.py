@@ -165,8 +165,8 @@ def check_import(path: str, what: str) -> None:
     Options may name it in these two cases:
 
     * The allow-list of imports contains ``path``.
-    * The allow-list contains a module or package of ``path``, and no later name in ``path`` is
-      private. Private names begin with an underscore.
+    * The allow-list contains a module or package of ``path``, and no name that follows it in
+      ``path`` is private. Private names begin with an underscore.
     """
     if limits_imports() and not any("._" not in rest for rest in _behind_entries(path)):
         raise NotAllowedError.of(what, IMPORTS)

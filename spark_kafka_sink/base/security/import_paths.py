@@ -123,7 +123,7 @@ def make(path: Text, option: str) -> object:
 
 def place_of(error: BaseException) -> str:
     """Describes an exception of a user's code: its class, and the function, file and line that
-    raised it. The text of the exception is not included, because the text may contain a row.
+    raised it. The text of the exception is not included, because the text can contain a row.
     """
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:

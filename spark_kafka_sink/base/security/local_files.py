@@ -2,8 +2,8 @@
 
 Owns: the rejection of files that could block the process or fill its memory (a FIFO, a device, a
 file without an end), and the warning for a file that every user can write. Never: the allowed paths
-(``allow_lists``), the meaning of the content. No error contains a path, because a user may have
-entered a secret instead of a path.
+(``allow_lists``), the meaning of the content. No error contains a path, because a user could have
+entered a secret in place of a path.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class UnusableFileError(Exception):
 def read_file(
     path: str, shown: str, limit: int = MAX_TEXT, check: Callable[[str], None] | None = None
 ) -> bytes:
-    """Reads a regular file of at most ``limit`` bytes. Raises UnusableFileError.
+    """Reads a regular file of at most ``limit`` bytes. Raises UnusableFileError if the file can't
+    be used.
 
     ``check(path)`` raises an error if the path is not allowed. ``check`` is called before the file
     is opened, and again with the real path of the open file. The reason for the second call:
@@ -77,7 +78,7 @@ def read_file(
 def open_to_read(path: str, check: Callable[[str], None] | None = None) -> int:
     """Opens a regular file and returns its file descriptor, which the caller closes.
 
-    Raises UnusableFileError. :func:`read_file` describes ``check``.
+    Raises UnusableFileError if the file can't be used. :func:`read_file` describes ``check``.
     """
     fd = _opened(path, os.O_RDONLY, check)
     try:
@@ -90,7 +91,7 @@ def open_to_read(path: str, check: Callable[[str], None] | None = None) -> int:
 
 def append_line(path: str, line: bytes, check: Callable[[str], None] | None = None) -> None:
     """Appends a line to a regular file. Creates the file if it does not exist. Raises
-    UnusableFileError.
+    UnusableFileError if the file can't be used.
 
     :func:`read_file` describes ``check``. Several processes can append to the file, so the line is
     written with one write call and O_APPEND. The file must not be a symbolic link, because another
@@ -169,9 +170,10 @@ def write_new_file(
     """Writes a new file into ``directory``, completely or not at all. Creates the directory if it
     does not exist.
 
-    Raises UnusableFileError. ``check(path)`` raises an error if options may not create files in the
-    directory ``path``. ``check`` gets the real path of the open directory. If a symbolic link is
-    replaced after the check, this has no effect.
+    Raises UnusableFileError if the file can't be written. ``check(path)`` raises an error if
+    options may not create files in the directory ``path``. ``check`` gets the real path of the open
+    directory. So if another user replaces a symbolic link in the path after the check, the file is
+    still written to the checked directory.
 
     The content is first written to a file whose name begins with a dot. This file is then renamed.
     On some mounts of object stores, files can't be renamed, but a file becomes visible only after

@@ -193,7 +193,7 @@ class OAuthSettings:
 
 def oauth_settings(options: Mapping[str, object], module: JaasEntry) -> OAuthSettings:
     """Reads the settings of OAUTHBEARER from the ``sasl.`` options, and from ``module``, the login
-    module in ``sasl.jaas.config``. Raises ConfigError.
+    module in ``sasl.jaas.config``. Raises ConfigError for a wrong setting.
     """
     _check_names(options, module)
     source = _source(options, module)
@@ -250,7 +250,7 @@ def _class_of(options: Mapping[str, object], option: str) -> str:
 
 
 def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
-    """Checks the names of the login module's options. Raises ConfigError.
+    """Checks the names of the login module's options. Raises ConfigError for an unknown name.
 
     This is the first check, because later checks would report a misspelt option as missing.
     """

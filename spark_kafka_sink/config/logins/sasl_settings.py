@@ -78,7 +78,7 @@ class SaslSettings:
 
 def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
     """Reads the mechanism and its settings from ``options``, the ``sasl.`` options that the user
-    has set. Their names are Java's, without a prefix.
+    has set. The names of the options are Java's, without a prefix.
 
     Raises ConfigError if the options are not valid. The error names the options and never shows a
     secret.

@@ -297,7 +297,8 @@ def without_effect(entry: JaasEntry) -> Iterator[tuple[str, str]]:
 
 
 def check_options(entry: JaasEntry, module: LoginModule) -> None:
-    """Checks all options in ``entry``, the parsed ``sasl.jaas.config``. Raises ConfigError.
+    """Checks all options in ``entry``, the parsed ``sasl.jaas.config``. Raises ConfigError for an
+    invalid option.
 
     An option is invalid if ``module`` has no option of this name, if the value breaks the option's
     rule, or if the option has no effect together with the other options.

@@ -1,5 +1,5 @@
-"""The options that the user has set, by name. For each option, the place is known in which the user
-has set it.
+"""The options that the user has set, by name. Each option also has the place in which the user has
+set it.
 
 Owns: :class:`GivenOptions`, the spelling of names in messages, the check for names that are given
 twice, and the choice of the producer options that are accepted. Never: a file (``config_file``), or
@@ -95,8 +95,8 @@ class GivenOptions:
     warnings: list[str] = field(default_factory=list)
 
     def as_options(self) -> dict[str, str]:
-        """All these options as one map from name to text, as if the user had set all of them on the
-        write.
+        """Returns all options as one map from name to text, as if the user had set all options on
+        the write.
 
         The map has the lines of ``configFile``, and not ``configFile`` itself. In place of a secret
         from the file, the map has a reference to the line of the secret.

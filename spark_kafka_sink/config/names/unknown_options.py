@@ -126,8 +126,9 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
 
 
 def _right_name(name: str, place: OptionSource) -> str | None:
-    """Creates a hint with the name that the user probably meant. The hint has the same name, with
-    the prefix that ``place`` needs or without a prefix, or it has the most similar name.
+    """Creates a hint with the name that the user probably meant. The hint has ``name`` itself, but
+    with a prefix or without a prefix, as ``place`` needs it. Or the hint has the option name that
+    is most similar to ``name``.
     """
     inner = name.removeprefix("producer.").removeprefix("override.")
     if inner != name and inner in PRODUCER_OPTIONS:

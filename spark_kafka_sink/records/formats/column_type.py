@@ -2,8 +2,8 @@
 
 Owns: :class:`ColumnType`, and :class:`ColumnKind`, the table with the type that each kind of column
 gets in a derived schema. Never: Spark (``datasource/schemas/column_types.py`` creates column
-types), Arrow. A given schema may have another type for a column. Each format knows these other
-types. ``make docs`` generates the table in docs/formats.md from this module.
+types), Arrow. A schema that the user gives can have another type for a column. Each format knows
+these other types. ``make docs`` generates the table in docs/formats.md from this module.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def with_composed(
     batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows | None = None
 ) -> tuple[pa.RecordBatch, ColumnPlan]:
-    """If ``plan`` builds the key, the value or the headers from several columns, adds a column with
-    the result for each of them. Returns the new batch, and a plan that uses the new columns.
+    """If ``plan`` builds the key, the value or the headers from several columns, adds a column for
+    each of these parts. Returns the new batch, and a plan that uses the new columns.
 
     Rows that can't be encoded are added to ``bad``. If ``bad`` is None, raises DataError for the
     first such row. In such a row, the new column has the row's columns as JSON, for the dead

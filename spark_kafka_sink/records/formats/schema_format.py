@@ -1,7 +1,8 @@
 """The interface of the payload formats with a schema.
 
-Owns: :class:`SchemaFormat`, which the driver uses. Never: a registry; Arrow. The result of
-:meth:`SchemaFormat.plan` is sent to the tasks, where ``binary/encoder.py`` encodes columns with it.
+Owns: :class:`SchemaFormat`, which the driver uses. Never: a registry; Arrow. The driver sends the
+result of :meth:`SchemaFormat.plan` to the tasks. There ``binary/encoder.py`` encodes columns with
+this result.
 """
 
 from __future__ import annotations

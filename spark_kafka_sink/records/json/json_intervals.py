@@ -32,8 +32,8 @@ def json_times_of_day(column: pa.Array) -> pa.Array:
 def json_intervals(column: pa.Array, units: str) -> pa.Array:
     """The text of each interval in a duration array of microseconds. Nulls stay null.
 
-    An example is ``INTERVAL '1 02:03:04.5' DAY TO SECOND``, where ``units`` is DAY TO SECOND.
-    Spark's function is ``IntervalUtils.toDayTimeIntervalString``.
+    If ``units`` is DAY TO SECOND, an example of a text is ``INTERVAL '1 02:03:04.5' DAY TO
+    SECOND``. Spark's function is ``IntervalUtils.toDayTimeIntervalString``.
     """
     numbers = pc.fill_null(column.view(pa.int64()), 0).to_numpy()
     # The absolute value of the least number fits into 64 bits without a sign only.

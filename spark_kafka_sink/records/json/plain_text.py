@@ -21,8 +21,8 @@ _types = pa.types
 
 
 def plain_binary(column: pa.Array) -> pa.Array:
-    """Converts an array of strings or bytes to (large) binary. The array may have a dictionary or
-    views, or consist of nulls only.
+    """Converts an array of strings or bytes to (large) binary. The array is allowed to have a
+    dictionary, to have views, or to consist only of nulls.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()

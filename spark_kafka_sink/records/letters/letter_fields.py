@@ -39,8 +39,8 @@ def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str 
 
 
 def _number(text: str | None) -> int | None:
-    """Parses ``text`` as an integer. Returns None if ``text`` is not an integer, because other
-    clients can write any text.
+    """Parses ``text`` as an integer. Returns None if ``text`` is not an integer. (Other clients can
+    write any text.)
     """
     number = int(text) if text is not None and _NUMBER.fullmatch(text) else None
     return number if number is None or -(1 << 63) <= number < 1 << 63 else None

@@ -1,5 +1,5 @@
 """Converts bad rows (rows that can't be sent) to dead letters. A dead letter is a record for
-another topic that also has the reason.
+another topic. It has the reason why the row can't be sent.
 
 Owns: :class:`LetterWriter`, which makes the dead letters of many rows in one pass. A dead letter
 has Kafka Connect's headers ``__connect.errors.*``, headers of this package, and those parts of the

@@ -77,8 +77,8 @@ class FewLeaders:
         weights of these partitions. The weights are None if all are equal.
 
         A leader is not used if it is in ``slow``, or if ``is_near`` returns False for it. If no
-        other leader is left, such a leader is used as well. If the topic has no more leaders than
-        the task may use, all partitions of these leaders are returned.
+        other leader is left, such a leader is used nevertheless. If the topic has no more leaders
+        than the task may use, all partitions of these leaders are returned.
         """
         found = self._found.get(infos.topic)
         if (

@@ -141,8 +141,8 @@ class KeyBlock:
         """Yields the first words of the keys, then the second words of the keys, and so on. Each
         item is a pair: the number of keys, and an array with a word of each of these keys.
 
-        A key that is too short for a word is not included. The included keys are the first keys of
-        the block, because the keys are ordered by length. The iteration ends early if only a few
+        An item has only the keys that are long enough to have this word. These are the first keys
+        of the block, because the keys are ordered by length. The iteration ends early if only a few
         keys have another word: :meth:`unfinished` yields these keys.
         """
         for step, count in enumerate(self._alive):
