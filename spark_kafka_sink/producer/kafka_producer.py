@@ -365,8 +365,8 @@ class KafkaProducer:
         """Requests a producer id for transactional.id. Call it once, before the first transaction.
 
         The call fences earlier producers with the same transactional.id, and aborts their open
-        transaction. It blocks for at most max.block.ms. After KafkaTimeoutError you can call it
-        again: it then continues to wait.
+        transaction. It blocks for at most max.block.ms. After KafkaTimeoutError you can call this
+        method again: the second call continues to wait.
         """
         begin = self._transactional("init_transactions").initialize_transactions
         self._await(begin, Measurement.TXN_INIT)
@@ -398,8 +398,8 @@ class KafkaProducer:
         Blocks for at most max.block.ms.
 
         If the transaction has failed, the call raises the transaction's error, and the transaction
-        can only be aborted. After KafkaTimeoutError you can call it again: it then continues to
-        wait.
+        can only be aborted. After KafkaTimeoutError you can call this method again: the second call
+        continues to wait.
         """
         self._await(self._transactional("commit_transaction").begin_commit, Measurement.TXN_COMMIT)
 

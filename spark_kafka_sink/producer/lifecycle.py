@@ -8,7 +8,7 @@ of the network thread (``sender.py``).
 A forked child process has copies of its parent's producers, but not their threads. So a producer
 can't be used in a forked child.
 
-A batch that fails permanently has this effect (DESIGN.md, rule R2):
+If a batch fails permanently, the effect depends on the batch (DESIGN.md, rule R2):
 
 - Records of ``send`` fail, and later records can still be sent. An idempotent producer continues
   with a new epoch, because brokers accept no gap in the sequence numbers

@@ -241,8 +241,8 @@ class RecordMetadata(NamedTuple):
     """The place where a record was written (Java's RecordMetadata).
 
     ``offset`` is -1 if it is unknown: with acks=0, for a duplicate, and after an error.
-    ``timestamp`` is the timestamp of the record. For a topic with LogAppendTime it is the broker's
-    time, and after an error it is -1. The size of a null key or value is -1.
+    ``timestamp`` is the timestamp of the record. For a topic with LogAppendTime, ``timestamp`` is
+    the broker's time. After an error, ``timestamp`` is -1. The size of a null key or value is -1.
 
     Interceptors also get one such object for a whole batch of columns. In this object,
     ``record_count`` is the number of rows, and ``offset`` the offset of the first row.

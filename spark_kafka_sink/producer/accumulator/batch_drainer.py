@@ -54,7 +54,7 @@ class ReadyCheckResult(NamedTuple):
 
     * ``ready_nodes``: the ids of the nodes to which a request can be sent now.
     * ``next_ready_check_delay_ms``: the time in ms after which :meth:`BatchDrainer.ready` must be
-      called again. It is NEVER if no batch waits for its linger.ms or its backoff.
+      called again. It is NEVER if no batch waits for linger.ms or for a backoff.
     * ``unknown_leader_topics``: topics with queued batches for a partition without a known leader.
     """
 
@@ -281,8 +281,8 @@ class BatchDrainer:
         return taken
 
     def _joins_request(self, batch: ProducerBatch, now: int) -> bool:
-        """Returns True if the open ``batch`` should be sent in a request to its broker, although it
-        is not full.
+        """Returns True if the open ``batch`` should be sent in a request to its broker, although
+        the batch is not full.
 
         A batch with a record of ``send`` is sent even before linger.ms is over, as in Java
         (drainBatchesForOneNode). The writer is still filling a batch that has only rows of columns.

@@ -24,8 +24,8 @@ which has 100 records:
 
 The writer claims a batch in the same way when the batch is full. The thread that claims a batch
 also closes it. The other thread skips a CLOSING batch, until the first thread sets it READY and
-wakes the sender. If the first thread is interrupted (KeyboardInterrupt), it releases its claim. The
-batch then accepts no more appends, and the sender closes it.
+wakes the sender. If the first thread is interrupted (KeyboardInterrupt), the thread releases its
+claim. The batch then accepts no more appends, and the sender closes it.
 
 A single record of ``send`` is encoded under the lock, because this takes only a short time. So any
 number of threads may call ``send`` while another thread writes columns. If ``send`` appends a

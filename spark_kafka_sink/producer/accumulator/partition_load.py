@@ -83,7 +83,7 @@ class PartitionLoad:
     def choose_leaders(self, task: int) -> None:
         """Chooses the brokers to which the task with the number ``task`` sends rows without a key.
         Does nothing unless ``maxLeadersPerTask`` is set. A producer that earlier tasks have used
-        keeps its brokers, because it is connected to them.
+        keeps its brokers, because the producer is connected to these brokers.
         """
         if self._most_leaders is not None and self._few is None:
             from spark_kafka_sink.records.partitioning.few_leaders import FewLeaders

@@ -45,8 +45,8 @@ class PartitionQueue:
 
 
 class _ByPartition(dict[TopicPartition, PartitionQueue]):
-    """A dict of the queues by topic partition. Reading a missing partition creates its queue. It is
-    a subclass of dict for speed, because it is read for each slice of encoded rows.
+    """A dict of the queues by topic partition. Reading a missing partition creates its queue. The
+    class is a subclass of dict for speed, because the dict is read for each slice of encoded rows.
     """
 
     __slots__ = ("_new",)
@@ -400,8 +400,8 @@ class RecordAccumulator:
         """Frees the memory of completed batches in the BufferPool. A second call for a batch does
         nothing.
 
-        If a batch has expired in flight, the caller waits for its response before it calls this
-        method. Until then the socket may still read the batch's bytes.
+        If a batch has expired in flight, the caller must call this method only after the response
+        to the batch. Until then the socket may still read the batch's bytes.
         """
         size = 0
         with self.lock:
@@ -429,7 +429,7 @@ class RecordAccumulator:
         """Fails the queued batches that were never sent, with ``error``.
 
         A batch that was sent and waits for a retry stays in its queue, because only a response can
-        show whether its records are in the log.
+        show whether the batch is in the log.
         """
         with self.lock:
             batches = []

@@ -168,7 +168,8 @@ class ProduceRecorder:
         partition to the transaction. The coordinator writes one change of a transaction at a time.
         The coordinator may be busy with the request of another leader, or with the end of the id's
         previous transaction. A leader repeats its request to the coordinator for 100 ms
-        (add.partitions.to.txn.retry.backoff.max.ms) before it returns CONCURRENT_TRANSACTIONS.
+        (add.partitions.to.txn.retry.backoff.max.ms). Only after that, the leader returns
+        CONCURRENT_TRANSACTIONS.
         """
         if isinstance(error, ApiError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
             self.last_answer = f"{batch.tp}: {error.message}"

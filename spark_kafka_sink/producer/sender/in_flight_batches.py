@@ -19,7 +19,7 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 class InFlightBatches:
     """Two sets of sent batches: batches in flight, and batches that wait for proof.
 
-    A batch is in flight until its response arrives or its connection is lost, even if it has
+    A batch is in flight until its response arrives or the connection is lost, even if the batch has
     already expired.
 
     A batch that got OUT_OF_ORDER_SEQUENCE_NUMBER may nevertheless be in the log. Such a batch waits

@@ -453,8 +453,9 @@ class Sender:
         self._move_on(now)
 
     def _move_on(self, now: int) -> None:
-        """Puts the batches of a partition back into its queue when the partition changes to its
-        next producer epoch. They are sent again with new sequence numbers.
+        """Finds the partitions that change to the next producer epoch now. Puts the batches of
+        these partitions back into their queues, to send the batches again with new sequence
+        numbers.
         """
         manager = self._transaction_manager
         if manager is None or not manager.moving:

@@ -22,9 +22,9 @@ prevents. A, B, C and D are batches of one partition, in this order:
 
 * **The first batch is sent alone until it is acknowledged.** Race: on a new topic, A and B are sent
   one after the other. The broker returns NOT_LEADER_OR_FOLLOWER for A, and becomes the leader
-  before B arrives. It does not know the producer, so it accepts B. Now B is in the log before A,
-  and A always gets OUT_OF_ORDER. With the rule, A is sent again, alone, until it is appended. After
-  that, the broker knows the producer.
+  before B arrives. The new leader does not know the producer, so it accepts B. Now B is in the log
+  before A, and A always gets OUT_OF_ORDER. With the rule, A is sent again, alone, until it is
+  appended. After that, the broker knows the producer.
 * **After the first acknowledgement, each acknowledgement proves that all earlier batches are in the
   log**, because a broker that knows the producer appends B only after A. So A is not sent again if
   only its response was lost. As a check, the acknowledged offset must leave enough offsets for the
@@ -51,8 +51,8 @@ prevents. A, B, C and D are batches of one partition, in this order:
   transactional producer can then only abort, because batches never get a new sequence number within
   a transaction (DESIGN.md, rule R2). Each later batch fails with its next response, unless this is
   an acknowledgement. A batch that failed without a definite response is *lost*: it may be in the
-  log, or a broker may still append it. A later acknowledgement, or its own late response, shows its
-  outcome.
+  log, or a broker may still append it. A later acknowledgement, or a late response to the lost
+  batch, shows the outcome of the lost batch.
 * **After a batch of ``send`` has failed, the partition changes to the next epoch**, in which
   sequence numbers begin at 0. Other partitions keep their epoch. (A broker other than Kafka may
   have one epoch for all partitions of a producer. It then rejects the older epoch, and the other
@@ -74,9 +74,9 @@ otherwise be written twice:
 
 (``docs/design/sequences.md`` has the table.)
 
-If a batch is split (MESSAGE_TOO_LARGE, DESIGN.md, rule R7), the two new batches replace it. They
-keep its sequence numbers and are sent one after the other, before the later batches. Meanwhile the
-later batches get OUT_OF_ORDER, and are sent again unchanged.
+If a batch is split (MESSAGE_TOO_LARGE, DESIGN.md, rule R7), the two new batches replace it. The new
+batches keep the sequence numbers of the split batch. They are sent one after the other, before the
+later batches. Meanwhile the later batches get OUT_OF_ORDER, and are sent again unchanged.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class Verdict(Generic[BatchT]):
 
     ``proven`` are earlier batches that the acknowledgement has proved to be in the log. The sender
     completes them in this order, with an unknown offset. For the action FAIL, ``reason`` explains
-    the failure. It is None if the error code explains it.
+    the failure. ``reason`` is None if the error code explains the failure.
     """
 
     action: Action
@@ -200,8 +200,8 @@ class _Place(Enum):
 
 @dataclass(slots=True, eq=False)
 class _InFlight(Generic[BatchT]):
-    """A batch that has a sequence number and no outcome yet. Each time it is sent, another copy of
-    it may reach the broker.
+    """A batch that has a sequence number and no outcome yet. Each time the batch is sent, another
+    copy of the batch may reach the broker.
 
     ``in_doubt`` is True if a copy may be in the log, although the batch is not acknowledged.
     ``unanswered`` is True if one copy got no response. The broker may still append the copy without
@@ -438,7 +438,7 @@ class PartitionSequences(Generic[BatchT]):
         number. ``flight`` is a batch that got OUT_OF_ORDER.
 
         This is so if the batch may be in the log with its old sequence number, or if the broker may
-        still append it.
+        still append the batch.
         """
         for lost in self._lost:
             if _precedes(lost, flight):
@@ -565,7 +565,8 @@ _IN_SPITE_OF_A_GAP = (
 
 class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
     """A dict of the sequence numbers by topic partition. Reading a missing partition creates its
-    entry. It is a subclass of dict for speed, because it is read several times for each batch.
+    entry. The class is a subclass of dict for speed, because the dict is read several times for
+    each batch.
     """
 
     __slots__ = ("_max_in_flight",)

@@ -275,8 +275,8 @@ class TransactionManager:
         abort it.
 
         The returned value has the ids and the epoch that are needed to end the transaction
-        (``EndTxnRequest``). Closing the producer leaves the transaction open. If nobody ends it,
-        brokers abort it after transaction.timeout.ms.
+        (``EndTxnRequest``). Closing the producer leaves the transaction open. If nobody ends the
+        transaction, brokers abort it after transaction.timeout.ms.
 
         Raises IllegalStateError if there is no transaction, if nothing was written in the
         transaction, or if a record is not acknowledged (flush first). If the transaction has

@@ -462,8 +462,8 @@ class TxnRequestSender:
     """Sends the requests of a :class:`TxnRequestQueue`, one at a time.
 
     Java's sender waits for a response of the coordinator and sends no data meanwhile. This class
-    never waits. While a request waits for its response, its backoff or a connection, batches are
-    sent to other brokers. The queue makes sure that batches are not sent too early.
+    never waits. While a request waits for a response, a backoff or a connection, batches are sent
+    to other brokers. The queue makes sure that batches are not sent too early.
     """
 
     def __init__(

@@ -194,8 +194,8 @@ class TransactionalResult:
 
 @dataclass(slots=True, eq=False)
 class TxnRequest:
-    """A request that is queued or in flight. Its content is created when it is sent
-    (``TxnRequestQueue.build``).
+    """A request that is queued or in flight. The content of the request is created when the request
+    is sent (``TxnRequestQueue.build``).
 
     ``committed`` is for EndTxn: True to commit, False to abort. ``fences`` is for InitProducerId:
     True if it is sent in place of EndTxn, to abort a transaction. ``concurrent`` is the number of
@@ -212,8 +212,8 @@ class TxnRequest:
 
 
 class TxnBackoff:
-    """The backoff in ms of the requests for the producer id and the transaction. It grows
-    exponentially, and has a random part (jitter).
+    """The backoff in ms of the requests for the producer id and the transaction. The backoff grows
+    exponentially with the attempts, and has a random part (jitter).
     """
 
     def __init__(
