@@ -41,7 +41,9 @@ def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
 
 
 def answer_of(look_up: Callable[[], T]) -> T | OSError:
-    """Calls ``look_up()``. Returns its result, or the OSError object if it raises an OSError."""
+    """Calls ``look_up()``. Returns the result. If ``look_up`` raises an OSError, returns the
+    OSError object.
+    """
     try:
         return look_up()
     except OSError as error:

@@ -157,7 +157,7 @@ class ConfluentRegistry:
 
     def _add_references(self, answer: Mapping[str, Any], found: _Found, depth: int = 0) -> None:
         """Requests the schemas to which the response ``answer`` refers, and adds them to ``found``.
-        Each schema is added once. The schemas to which it refers are added before it.
+        Each schema is added once. A schema is added after the schemas to which it refers.
 
         There are no cycles, because a registry accepts a schema only after its references.
         """

@@ -19,7 +19,8 @@ class SaslMechanism(Protocol):
     """The client's part of one SASL exchange. A re-authentication needs a new object.
 
     :meth:`first` and :meth:`answer` raise KafkaError. They raise :class:`SaslError` if the broker's
-    message breaks the rules of the mechanism, or if the mechanism has no valid response to it.
+    message breaks the rules of the mechanism, or if the mechanism has no valid response to the
+    message.
     """
 
     __slots__ = ()

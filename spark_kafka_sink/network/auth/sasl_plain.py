@@ -12,7 +12,7 @@ from spark_kafka_sink.network.auth.sasl_mechanism import CHECK_THE_USER, SaslErr
 
 class PlainMechanism(SaslMechanism):
     """The mechanism PLAIN. The client sends one message. The broker's message is empty: the error
-    code of its SaslAuthenticate response shows whether it accepts the client.
+    code of the SaslAuthenticate response shows whether the broker accepts the client.
     """
 
     __slots__ = ("_password", "_username", "complete")

@@ -5,8 +5,8 @@ and the delivery of the last responses of a closed connection. One thread makes 
 for :meth:`Selector.wakeup`. Never: the content of a frame, sending a request again, computing a
 backoff (``network_client.py``).
 
-:meth:`Selector.send` only stores a frame. The next :meth:`Selector.poll` writes it before it waits
-for events. So most requests need only one system call (``sendmsg``).
+:meth:`Selector.send` only stores a frame. The next :meth:`Selector.poll` writes the frame, and then
+waits for events. So most requests need only one system call (``sendmsg``).
 """
 
 from __future__ import annotations
@@ -401,8 +401,8 @@ class Selector:
         """Closes the connections that were not used for connections.max.idle.ms.
 
         No timer wakes a thread that sleeps. If a producer sleeps, its idle connections are closed
-        when the producer wakes up, before it can use them. (Brokers close idle connections one
-        minute later than the client does.)
+        when the producer wakes up, before it can use these connections. (Brokers close idle
+        connections one minute later than the client does.)
         """
         self._next_idle_ms = NEVER
         for channel in list(self._channels.values()):

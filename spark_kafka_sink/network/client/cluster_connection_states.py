@@ -231,8 +231,8 @@ class ClusterConnectionStates:
         """The time in ms until the node must be checked again.
 
         For a disconnected node, it is the remaining backoff. For a connecting node, it is the
-        remaining setup timeout. For a connected node it is NEVER, because an event of its socket
-        wakes the caller.
+        remaining setup timeout. For a connected node, it is NEVER, because an event of the node's
+        socket wakes the caller.
         """
         state = self._states.get(node_id)
         if state is None:
