@@ -1,8 +1,8 @@
 """Requests to brokers without a producer: requests that check a cluster before a write, and
 requests that end transactions.
 
-* ``call.py``: one request, the broker to which it is sent, and the errors after which it is sent
-  again.
+* ``call.py``: one request, the broker to which the request is sent, and the errors after which the
+  request is sent again.
 * ``request_loop.py``: sends many requests in parallel, on the calling thread, and finds
   coordinators.
 * ``admin_client.py``: topics and their configs.

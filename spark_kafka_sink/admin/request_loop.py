@@ -163,9 +163,10 @@ class RequestLoop:
         """Sends ``calls`` and handles their responses, until all have ended or until
         ``deadline_ms`` (a time of the clock).
 
-        Returns True if all calls are done. Raises the error of :meth:`Call.retry_code`,
-        AuthenticationError, UnsupportedVersionError, and AuthorizationError if the principal may
-        not find a coordinator. After an error, some of the other calls may be done or in flight.
+        Returns True if all calls are done. Raises AuthorizationError if the principal does not have
+        the right to find a coordinator. Also raises AuthenticationError, UnsupportedVersionError,
+        and the errors of :meth:`Call.retry_code`. After an error, some of the other calls may be
+        done or in flight.
         """
         if len(self.found) > _MOST_COORDINATORS:
             self.found.clear()
@@ -279,10 +280,13 @@ class _Dispatcher:
     """Holds the calls of one :meth:`RequestLoop.run`, and decides when and to which broker each
     call is sent.
 
-    Each call is in one place. If its broker is known, it is in ``_queues``. If any broker can
-    handle it, it is in ``_for_any_broker``. If its coordinator must be found first, it is in
-    ``_awaiting_coordinator``. While it waits for a backoff, it is in ``_backing_off``. A call in
-    flight is only in the callback of its request.
+    Each call is in one place:
+
+    * ``_queues``: the calls whose broker is known.
+    * ``_for_any_broker``: the calls that any broker can handle.
+    * ``_awaiting_coordinator``: the calls whose coordinator must be found first.
+    * ``_backing_off``: the calls that wait for a backoff.
+    * The callback of the request, for a call in flight.
     """
 
     def __init__(self, loop: RequestLoop, calls: list[Call[object]], deadline_ms: int) -> None:

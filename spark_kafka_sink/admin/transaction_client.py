@@ -120,8 +120,8 @@ class Beside:
     """Additional requests that are sent together with DescribeTransactions: ListTransactions by
     age, and Metadata. Sending them together saves two round trips.
 
-    Brokers handle the requests of a connection in order. So each coordinator describes its
-    transactions before it lists transactions by age. The additional requests must be created before
+    Brokers handle the requests of a connection in order. So each coordinator first describes its
+    transactions, and then lists transactions by age. The additional requests must be created before
     the descriptions are known. If the descriptions then show that a request was for other topics or
     ids, its response is not used.
     """
@@ -179,8 +179,8 @@ class TransactionClient(AdminClient):
         *,
         prepared: Collection[str] = (),
     ) -> EndAnswers:
-        """Aborts the open transactions in ``found``, the result of :meth:`describe`, and fences
-        their producers (raises their epochs).
+        """Aborts the open transactions in ``found``, and fences the producers of these transactions
+        (raises the producers' epochs). ``found`` is the result of :meth:`describe`.
 
         Each EndTxn request contains the producer id and the epoch from ``found``.
 
