@@ -166,9 +166,9 @@ class Option:
     """The definition of an option.
 
     ``name`` is Java's name for a producer option, without the prefix ``kafka.``. Other options have
-    names of this package in camelCase. If the status is not HONOURED, ``note`` is the reason. The
-    note is shown in the warning, in the error and in the documentation. The description of the
-    option is in ``cli/options.toml``.
+    names of this package in camelCase. If the status is not HONOURED, ``note`` is the reason for
+    the status. The note is shown in the warning, in the error and in the documentation. The
+    description of the option is in ``cli/options.toml``.
     """
 
     name: str

@@ -3,7 +3,7 @@ private CA.
 
 Owns: the CA, and PEM files with a private key and its certificate chain, as brokers and clients
 read them. Never: the use of a certificate. This is the only module of ``local_kafka`` that needs a
-package: ``cryptography``, from the extra ``[tls]``. This package is imported only for a secure
+package: ``cryptography``, from the extra ``[tls]``. ``cryptography`` is imported only for a secure
 cluster.
 """
 

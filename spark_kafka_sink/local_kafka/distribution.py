@@ -7,9 +7,9 @@ cache. Never: starting a broker.
   and reject a jar that does not match. Maven is called with ``--strict-checksums``. Ivy's default
   setting is ``ivy.checksums=sha1,md5``.
 - **An incomplete download is never used.** Jars are downloaded into a directory with a temporary
-  name. When all are there, a list of the files with their sizes is written, and the directory gets
-  its final name. If the files later differ from this list, the directory is removed and downloaded
-  again.
+  name. When all jars are there, a list of the files with their sizes is written, and the directory
+  gets its final name. If the files later differ from this list, the directory is removed and
+  downloaded again.
 - **Several processes.** A process holds a file lock for the version, from the check of the cache
   until the directory has its final name.
 - **Several versions.** Each version has its own directories and its own lock. So a failed download

@@ -6,8 +6,8 @@ After a restart, a broker must listen on the same port as before the restart, be
 know only this port. While the broker is stopped, another process could take the port. This could be
 a process that searches for a free port. It could also be any process that opens a connection,
 because the operating system chooses a port of the ephemeral range for each connection. So the ports
-are chosen below the ephemeral range. In addition, each port is bound to a socket of this process,
-which never listens.
+are chosen below the ephemeral range. In addition, each port is bound to a socket of this process.
+This socket never listens.
 
 On Linux, a broker can bind the same port nevertheless, because both sockets have the option
 SO_REUSEADDR and the socket of this process does not listen. A process without SO_REUSEADDR can't

@@ -55,7 +55,9 @@ class Security:
 
     @classmethod
     def make(cls, directory: Path) -> Security:
-        """Creates new certificates in ``directory``, and new passwords. Raises LocalKafkaError."""
+        """Creates new certificates in ``directory``, and new passwords. Raises LocalKafkaError if
+        the package cryptography is not installed.
+        """
         try:
             from spark_kafka_sink.local_kafka.certificates import CertificateAuthority
         except ImportError as error:

@@ -48,8 +48,8 @@ _NO_RECORDS: Final = memoryview(b"")
 
 
 class OffsetSpec(IntEnum):
-    """The offset that a ListOffsets request returns. A member's value is the special timestamp that
-    selects it in the request.
+    """The offset for which a ListOffsets request asks. In the request, a special timestamp selects
+    this offset. The value of a member is this timestamp.
     """
 
     LATEST = -1

@@ -44,7 +44,7 @@ class NodeApiVersions:
     no features.
 
     The lowest version that a broker returns is not reliable. For example, brokers since 4.0 return
-    version 0 of Produce because of librdkafka, but refuse versions below 3 (KAFKA-18659). So
+    version 0 of Produce because of librdkafka, but reject versions below 3 (KAFKA-18659). So
     :meth:`latest_usable` uses only versions that this client implements.
     """
 
@@ -104,8 +104,8 @@ class NodeApiVersions:
 
 
 def _without(api_key: ApiKey) -> str:
-    """The hint for the error about an API that the broker does not support. Such a server is
-    possibly not Apache Kafka, but another product.
+    """The hint for the error about an API that the broker does not support. A server without this
+    API is possibly not Apache Kafka, but another product.
     """
     if api_key is ApiKey.INIT_PRODUCER_ID:
         return (

@@ -119,8 +119,9 @@ def list_transactions(
     counts as very old for this filter. So a caller that passes ``min_duration_ms`` should also pass
     ``states``. ``states`` and ``producer_ids`` are the request's fields.
 
-    The broker leaves out ids that the principal may not describe. While a broker loads one of the
-    partitions that it coordinates, it returns COORDINATOR_LOAD_IN_PROGRESS and no transactions.
+    The broker leaves out ids that the principal may not describe. While a broker still loads a
+    partition of ``__transaction_state``, it returns COORDINATOR_LOAD_IN_PROGRESS and no
+    transactions.
     """
     return ListTransactionsRequest(
         state_filters=list(states),

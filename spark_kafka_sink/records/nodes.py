@@ -138,8 +138,9 @@ class Record:
     """Encodes a struct: its fields one after another, in the schema's order. If ``length`` is true,
     the total size of the fields in bytes is written first.
 
-    ``choices`` are groups of columns that belong to one Protobuf oneof. A row with values in
-    several columns of a group is refused, because readers would keep only one of these values.
+    Each item of ``choices`` is a group of columns that belong to the same Protobuf oneof. A row
+    with values in several columns of a group is refused, because readers would keep only one of
+    these values.
     """
 
     fields: tuple[Field, ...]

@@ -147,8 +147,8 @@ def _unlock_and_close(fd: int) -> None:
 
 
 def _is_within_a_line(fd: int, size: int) -> bool:
-    """True if the last line of the file is incomplete, because a disk was full. A line that is
-    appended now would be joined to this incomplete line.
+    """True if the last line of the file is incomplete. (This happens if a disk was full.) A line
+    that is appended now would be joined to this incomplete line.
 
     ``size`` is the size of the file when the caller read the size. Bytes after ``size`` are
     ignored, because another process could be appending them now. ``fd`` is open only for appending,

@@ -114,7 +114,7 @@ class _SecurityChecks:
 
     def _refuse_inline_secrets(self) -> None:
         """Raises ConfigError if an option contains a secret as plain text, and Spark would show
-        this option in plans and event logs. Spark shows an option if it does not match Spark's
+        this option in plans and event logs. Spark shows each option that does not match Spark's
         redaction pattern.
         """
         if not self.options.prefix:

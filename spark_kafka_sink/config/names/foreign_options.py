@@ -74,7 +74,8 @@ def foreign_options() -> ForeignOptions:
 
 
 def is_left_out_of_files(key: str) -> bool:
-    """Whether a line of a properties file with the option name ``key`` is ignored: ``key`` is an
-    option of another client that can share the file. ``key`` is in lower case and has no prefix.
+    """True if ``key`` is an option of another client, such as a consumer. Clients can share a
+    properties file, so a line with such an option is ignored. ``key`` is in lower case and has no
+    prefix.
     """
     return any(one.in_files and one.owns(key) for one in foreign_options().owners.values())

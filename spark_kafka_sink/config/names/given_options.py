@@ -24,8 +24,8 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 
 
 def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
-    """Returns the options in ``options``, and the options in the ``configFile`` that ``options``
-    names. Every name is checked before.
+    """Checks the names of all options in ``options``, and in the ``configFile`` that ``options``
+    names. Returns all these options.
 
     ``prefix`` is ``kafka.`` for a write, and empty for a producer without Spark. A write accepts
     the options of the producer and of the sink. Raises ConfigError for a name that is not an

@@ -5,7 +5,7 @@ values from before an update. A *mark* is a number that means a record, a tombst
 why the change can't be sent.
 
 Owns: the kinds, the marks, :func:`kinds_of` and :func:`note_changes`. Never: the choice of a row's
-mark (``changed_rows``), the handling of these rows (``bad_rows``).
+mark (``changed_rows``), the handling of changes that can't be sent (``bad_rows``).
 """
 
 from __future__ import annotations

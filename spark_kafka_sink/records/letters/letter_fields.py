@@ -22,7 +22,7 @@ def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str 
 
     A field is None if the record does not have the header for this field: not every program that
     writes dead letters writes all headers. If a header occurs several times, the last one counts.
-    This happens if the row itself was a dead letter before it was written, with headers of its own.
+    For example, a row that was read from a dead-letter topic already has such headers.
     """
     from spark_kafka_sink.records.bad_rows.bad_rows import TEXT_OF_CODE
 

@@ -21,8 +21,8 @@ _8 = np.uint32(8)
 
 
 def _tables() -> tuple[UInt32s, UInt32s, UInt32s, UInt32s]:
-    """The four lookup tables for CRC-32. Entry i of table n is the CRC register after the byte i,
-    followed by n zero bytes.
+    """The four lookup tables for CRC-32. Entry i of table n is the CRC register after these bytes:
+    the byte i, and then n zero bytes.
     """
     first = np.arange(256, dtype=np.uint32)
     for _ in range(8):

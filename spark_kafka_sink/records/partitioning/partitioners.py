@@ -293,9 +293,9 @@ class RoundRobinPartitioner:
 def chosen_by_place(
     name: str | None, columns: RecordColumns, *, ignore_keys: bool = False
 ) -> Bools:
-    """The mask of the rows whose partition the partitioner ``name`` chooses without a key and
-    without the column ``partition``. The partition of such a row depends on the rows before it, or
-    on chance.
+    """The mask of the rows for which the partitioner ``name`` uses neither a key nor the column
+    ``partition`` to choose the partition. The partition of such a row depends on the rows before
+    it, or on chance.
     """
     rule, keys = key_rule(name, ignore_keys=ignore_keys), columns.key
     mask: Bools | None = None
