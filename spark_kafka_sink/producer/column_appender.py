@@ -172,8 +172,8 @@ class ColumnAppender:
     def _encode_again(
         self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int
     ) -> EncodedSlices:
-        """Encodes rows again. ``refused`` are the slices of these rows, which could not be appended
-        because the open batches had changed.
+        """Encodes rows again. ``refused`` are the slices with these rows. These slices could not be
+        appended, because the open batches had changed.
 
         Only the first slice of each partition is encoded again, for the current position in the
         open batch. Each later slice of the partition begins a new batch. So the bytes of a later

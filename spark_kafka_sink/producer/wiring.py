@@ -181,7 +181,9 @@ class ProducerParts:
         return self.filler.appended_records + self._record_filler.appended_records
 
     def _make_stores(self, cluster: Cluster | None) -> None:
-        """Creates the metrics, the metadata and the BufferPool, which the other components use."""
+        """Creates three components that the other components use: the metrics, the metadata and the
+        BufferPool.
+        """
         config, clock = self.config, self.clock
         self.metrics = ProducerMetrics(
             clock,

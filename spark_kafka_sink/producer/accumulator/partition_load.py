@@ -40,8 +40,8 @@ class _NodeLatency:
 
 
 class PartitionLoad:
-    """The partitions from which the partitioner chooses for records without a key, with their
-    weights.
+    """For records without a key: the partitions from which the partitioner chooses, and the weights
+    of these partitions.
 
     A partition with a higher weight is chosen more often. These options change the weights:
     ``partitioner.adaptive.partitioning.enable``, ``partitioner.availability.timeout.ms``,

@@ -511,8 +511,8 @@ class ProducerBatch:
         return False
 
     def split(self, first_generation: int) -> list[ProducerBatch]:
-        """Splits the batch into two READY batches with its records, in order. The original batch is
-        then DONE, and is not reported to the listener.
+        """Splits the batch into two READY batches. They have the records of the original batch, in
+        the same order. The original batch is then DONE, and is not reported to the listener.
 
         The batch is divided at the record that is nearest to half of the batch's uncompressed
         bytes. The new batches have the numbers ``first_generation`` and ``first_generation + 1``.

@@ -133,7 +133,7 @@ class PartitionQueues:
         return batch
 
     def pop_head(self, queue: PartitionQueue) -> None:
-        """Removes the first batch of ``queue``, which must not be the open batch."""
+        """Removes the first batch of ``queue``. The first batch must not be the open batch."""
         batches = queue.batches
         batches.popleft()
         if not batches or batches[0] is queue.open:

@@ -39,8 +39,8 @@ class NodeReport:
     latencies: tuple[int, ...] = _NO_LATENCIES
 
     def after_request(self, latency_ms: int) -> NodeReport:
-        """Returns a copy of the report with one more request, which had the latency
-        ``latency_ms``.
+        """Returns a copy of the report that counts one more request. ``latency_ms`` is the latency
+        of this request.
         """
         at = bisect_left(LATENCY_BOUNDS_MS, latency_ms)
         counts = self.latencies

@@ -68,8 +68,8 @@ class Sensor:
         self.total = 0.0
 
     def record(self, value: float, now: int, count: int = 1, maximum: float | None = None) -> None:
-        """Adds ``count`` measurements at once, whose sum is ``value`` and whose maximum is
-        ``maximum``. By default adds the single measurement ``value``.
+        """Adds ``count`` measurements at once. ``value`` is the sum of the measurements, and
+        ``maximum`` is their maximum. By default, adds the single measurement ``value``.
         """
         sample = self._current
         if sample is None or now - sample.start_ms >= self._windows.window_ms:

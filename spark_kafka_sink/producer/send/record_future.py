@@ -1,8 +1,8 @@
 """The futures that ``send`` returns (Java's FutureRecordMetadata).
 
-Owns: :class:`RecordFuture`; :class:`ProduceRequestResult`, the outcome of a batch, which all
-futures of the batch share; :class:`FutureRecords`, the records of ``send`` in one batch. Never: the
-decision about the outcome (``producer_batch.py``).
+Owns: :class:`RecordFuture`; :class:`ProduceRequestResult`, the outcome that all futures of a batch
+share; :class:`FutureRecords`, the records of ``send`` in one batch. Never: the decision about the
+outcome (``producer_batch.py``).
 
 A future needs little memory and no lock. It has a reference to the result of its batch, and the
 record's index in the batch. The record's metadata is created when a caller reads it. If a batch is
@@ -51,7 +51,8 @@ RecordErrors = Callable[[int], KafkaError]
 
 
 class ProduceRequestResult:
-    """The outcome of a batch, which the futures of its records share (Java's ProduceRequestResult).
+    """The outcome of a batch. All futures of the batch share this object (Java's
+    ProduceRequestResult).
 
     ``lock`` guards all fields until the outcome is set. After that, no field changes. ``wanted`` is
     True if a record of the batch has a callback. ``wanted`` is set under the accumulator's lock

@@ -660,8 +660,8 @@ class Sender:
         """Handles the response to a batch that already has an outcome: the batch has expired, or
         the acknowledgement of a later batch has proved that ``batch`` is in the log.
 
-        Frees the memory of the batch, which the socket might have read until now. If the abort of
-        the transaction waits for this response, the abort can now continue.
+        Frees the memory of the batch. Until now, the socket might have read this memory. If the
+        abort of the transaction waits for this response, the abort can now continue.
         """
         if self._transaction_manager is not None:
             self._transaction_manager.handle_late_response(batch, answer)

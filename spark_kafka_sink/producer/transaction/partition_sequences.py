@@ -317,8 +317,8 @@ class PartitionSequences(Generic[BatchT]):
         return True
 
     def assign_sequence(self, batch: BatchT, record_count: int) -> int:
-        """Returns the sequence number for a new batch with ``record_count`` records, which is sent
-        now.
+        """Returns the sequence number for ``batch``, a new batch that is sent now. ``record_count``
+        is the number of records of the batch.
         """
         sequence = self.next_sequence
         self.next_sequence = (sequence + record_count) % _SEQUENCES
@@ -656,8 +656,8 @@ class TxnPartitionMap:
 
     def take_moved(self) -> list[ProducerBatch]:
         """Finds the partitions that can begin with the next epoch, and forgets their old sequence
-        numbers. Returns their unresolved batches, which the caller sends again with new sequence
-        numbers.
+        numbers. Returns the unresolved batches of these partitions. The caller sends these batches
+        again with new sequence numbers.
         """
         taken: list[ProducerBatch] = []
         for tp in [tp for tp in self.moving if self.of[tp].moved]:

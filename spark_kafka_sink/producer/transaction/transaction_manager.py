@@ -272,7 +272,7 @@ class TransactionManager:
 
     def prepare(self) -> PreparedTransaction:
         """Hands the open transaction over to the caller. This producer can then neither commit nor
-        abort it.
+        abort the transaction.
 
         The returned value has the ids and the epoch that are needed to end the transaction
         (``EndTxnRequest``). Closing the producer leaves the transaction open. If nobody ends the
