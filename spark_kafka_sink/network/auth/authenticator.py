@@ -1,7 +1,7 @@
 """The authentication of a connection before its first request (Java's ``Authenticator``).
 
-Owns: the interface :class:`Authenticator`; the authenticator of the protocols PLAINTEXT and SSL,
-which does nothing; the authenticator for SASL, which reads and writes the frames.
+Owns: the interface :class:`Authenticator`; for the protocols PLAINTEXT and SSL, an authenticator
+that does nothing; for SASL, an authenticator that reads and writes the frames.
 ``sasl_authenticator.py`` creates the content of the frames. Never: the content of a frame, using a
 socket directly (a ``TransportLayer`` reads and writes the bytes).
 """

@@ -1,8 +1,8 @@
 """IAM authentication of Amazon MSK: the mechanism AWS_MSK_IAM, and OAuth tokens that contain the
 same signature.
 
-Owns: the messages of the mechanism, the AWS region of a broker, and fetching AWS credentials, which
-may block. The package botocore (the extra ``aws``) fetches the credentials, and signs an HTTP
+Owns: the messages of the mechanism, the AWS region of a broker, and fetching AWS credentials. The
+fetch may block. The package botocore (the extra ``aws``) fetches the credentials, and signs an HTTP
 request with them. The HTTP request is not sent to AWS. It is only sent to the broker, as the proof
 of the credentials.
 """

@@ -33,8 +33,8 @@ _LAST_SECOND = 2**43
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An OAuth token. ``extensions`` are pairs of name and value (KIP-342), which the client sends
-    together with the token.
+    """An OAuth token. ``extensions`` are pairs of name and value (KIP-342). The client sends the
+    extensions together with the token.
     """
 
     value: Password

@@ -92,8 +92,8 @@ def gssapi_contexts(
     while it waits for the Kerberos server (KDC). The second creates the mechanism for a connection,
     without blocking.
 
-    The library keeps the ticket of the first function in its own cache, where the second function
-    finds it. Raises ConfigError if the package ``gssapi`` is not installed.
+    The library keeps the ticket that the first function has fetched in a cache. The second function
+    takes the ticket from this cache. Raises ConfigError if the package ``gssapi`` is not installed.
     """
     if settings.keytab:
         _check_keytab(settings.keytab)

@@ -83,11 +83,11 @@ def bootstrap_addresses(
     known later.
 
     With ``resolve_canonical_bootstrap_servers_only`` each IP address of a host becomes one server.
-    The name of this server is the canonical name of the address, which Kerberos needs. The
-    canonical name comes from the reverse DNS zone. The owner of this zone could enter any name, and
-    TLS would then verify the wrong name. So the canonical name is used only if it resolves to the
-    address, otherwise the IP address is used (as ``InetAddress.getCanonicalHostName`` does). Hosts
-    that can't be resolved are skipped with a warning.
+    The name of this server is the canonical name of the address. Kerberos needs canonical names.
+    The canonical name comes from the reverse DNS zone. The owner of this zone could enter any name,
+    and TLS would then verify the wrong name. So the canonical name is used only if it resolves to
+    the address, otherwise the IP address is used (as ``InetAddress.getCanonicalHostName`` does).
+    Hosts that can't be resolved are skipped with a warning.
 
     Raises ConfigError if no server can be resolved. The error's hint has the reason for each host.
     """

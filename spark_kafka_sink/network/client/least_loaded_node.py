@@ -23,8 +23,8 @@ class LeastLoadedNode:
     """The chosen node. ``node`` is None if no node can take a request and no connection attempt can
     begin.
 
-    ``any_connection_ready`` is True if at least one node is connected. This node may be throttled,
-    or may have the maximum number of requests in flight.
+    ``any_connection_ready`` is True if at least one node is connected. But this node can be
+    throttled, or can have the maximum number of requests in flight.
     """
 
     node: Node | None
