@@ -1,6 +1,6 @@
 """Counts the committed records that certain producers have written into ranges of offsets.
 
-Owns: :class:`RangeCount`, the count of one range, and :func:`count_ranges`, which reads many ranges
+Owns: :class:`RangeCount`, the count of one range; :func:`count_ranges`, which reads many ranges
 with limited memory. Only the headers of batches are decoded, and their checksums are verified.
 Never: a judgement about the counts (``datasource/report/audit_verdict.py``).
 """
@@ -53,10 +53,10 @@ class RangeCount:
     * ``first_batch``: the first offset of the first batch of ``producers``, or -1 if there is no
       batch.
     * ``last_row``: the last offset of the last batch of ``producers``, or -1 if there is no batch.
-    * ``hole``: the offset of the first batch whose sequence number is too high, which means that
-      earlier records of its producer are missing. -1 if there is no such batch. ``hole_rows`` is
-      the number of missing records. If ``from_zero`` is True, the first sequence number of each
-      producer must be 0.
+    * ``hole``: the offset of the first batch whose sequence number is too high, or -1 if there is
+      no such batch. Such a batch shows that earlier records of its producer are missing.
+      ``hole_rows`` is the number of missing records. If ``from_zero`` is True, the first sequence
+      number of each producer must be 0.
     * ``repeated_at``: the offset of the first batch whose sequence number its producer had already
       used. -1 if there is no such batch.
     * ``damage``: the reason why the batch at the offset ``damaged_at`` can't be read.

@@ -514,7 +514,9 @@ class TransactionClient(AdminClient):
 
 
 def end_call(transaction: PreparedTransaction, *, committed: bool) -> Call[EndTxnResponse]:
-    """Creates the EndTxn call for ``transaction``, with its transaction version."""
+    """Creates the EndTxn call for ``transaction``. The call has the transaction version of
+    ``transaction``.
+    """
     request = end_txn(transaction, committed=committed)
     return _ending(request, "EndTxn", transaction.transactional_id)
 
