@@ -44,7 +44,9 @@ class BrokerProcessGroup:
             raise
 
     def _await_watcher(self) -> None:
-        """Waits until the watchdog process has printed a line, which shows that it is running."""
+        """Waits until the watchdog process has printed a line. The line shows that the watchdog
+        process is running.
+        """
         ready = self._watcher.stdout
         assert ready is not None
         if not ready.readline():

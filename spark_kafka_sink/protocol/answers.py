@@ -423,9 +423,7 @@ def _with(message: ResponseT, field: str, kept: Sequence[Any]) -> ResponseT:
 
 
 def _read_all(struct: object) -> None:
-    """Decodes every item of all arrays in a message, so that a malformed item raises its
-    error now.
-    """
+    """Decodes every item of all arrays in a message. So a malformed item raises an error now."""
     for name in _arrays_of(type(struct)):  # type: ignore[arg-type]  # a class is hashable
         for item in getattr(struct, name):
             if _arrays_of(type(item)):  # type: ignore[arg-type]

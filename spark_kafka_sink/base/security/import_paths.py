@@ -88,7 +88,7 @@ def find_function(path: str, option: str, argument: str) -> Callable[[object], o
 
 
 def names_jvm_classes(paths: str) -> bool:
-    """True if ``paths``, separated by commas, contains the name of a JVM class, such as
+    """True if the list ``paths`` (with commas) contains the name of a JVM class, such as
     ``com.example.Audit``.
     """
     names = [without_shading(one.strip()) for one in paths.split(",")]

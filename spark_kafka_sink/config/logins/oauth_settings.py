@@ -488,8 +488,8 @@ def _refused(what: str, hint: str | None = None) -> ConfigError:
 
 
 def _effective(options: Mapping[str, object]) -> Values:
-    """The values of the producer's options: the value in ``options``, converted to its type, or the
-    default.
+    """The effective value of each producer option: the value in ``options``, converted to the
+    option's type, or the default.
     """
     given = {name: value for name, value in options.items() if value is not None}
     return {name: option.default for name, option in PRODUCER_OPTIONS.items()} | given

@@ -179,7 +179,7 @@ class _SecurityChecks:
             )
 
     def _idle_options_of_module(self, login_module: str) -> Iterator[str]:
-        """Yields a warning for each option of the login module that has no effect."""
+        """Yields a warning for each option in ``login_module`` that has no effect."""
         if not login_module:
             return
         for name, why in without_effect(parse_jaas_config(login_module)):

@@ -90,7 +90,7 @@ class KeyTable:
         return iter(())
 
     def tails(self) -> UInt32s:
-        """The bytes of every key after its last whole word (0 to 3 bytes), as a word."""
+        """For every key, the 0 to 3 bytes after its last whole word, as a word."""
         count, width = self._table.shape
         tails = np.zeros((count, 4), np.uint8)
         for index, at in enumerate(range(width - width % 4, width)):
@@ -161,7 +161,7 @@ class KeyBlock:
             yield key, self._data[start : start + int(self.lengths[key])].tobytes()
 
     def tails(self) -> UInt32s:
-        """The bytes of every key after its last whole word (0 to 3 bytes), as a word."""
+        """For every key, the 0 to 3 bytes after its last whole word, as a word."""
         words = self._words.take(self._index + self._counts) >> self._bits
         return words.astype(np.uint32) & _TAIL_MASK.take(self.odd)
 
