@@ -88,7 +88,8 @@ def _is_child_of_multiprocessing() -> bool:
 
 def _renew_lock() -> None:
     """Creates a new lock in a forked child process. At the time of the fork, another thread of the
-    parent may have held the old lock. The child would then wait for it forever.
+    parent may have held the old lock. Without a new lock, the child would wait for the old lock
+    forever.
     """
     _Watched.lock = threading.Lock()
 

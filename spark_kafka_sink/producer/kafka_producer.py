@@ -150,8 +150,8 @@ class KafkaProducer:
         """Adds ``record`` to a batch, and returns a future of its outcome. The batch is sent when
         it is full or when linger.ms is over.
 
-        The call blocks while the topic is unknown or buffer.memory is used up, for at most
-        max.block.ms. ``callback(metadata, error)`` runs on the network thread. For the records of a
+        The call blocks for at most max.block.ms while the topic is unknown, or while buffer.memory
+        is used up. ``callback(metadata, error)`` runs on the network thread. For the records of a
         partition, callbacks run in the order of the records. An exception of a callback is logged.
         While a callback runs, the producer sends nothing.
 
@@ -465,8 +465,8 @@ class KafkaProducer:
             self.close(0)
 
     def _have_leaders(self, partitions: Collection[TopicPartition], timeout_ms: int) -> bool:
-        """Requests new metadata. Returns True if each of ``partitions`` has a leader. Also returns
-        False if no metadata arrives within ``timeout_ms``.
+        """Requests new metadata. Returns True if each of ``partitions`` has a leader. Returns False
+        if a partition has no leader, or if no metadata arrives within ``timeout_ms``.
         """
         with suppress(KafkaError):
             if self._metadata.refresh(self._clock.now_ms() + timeout_ms):

@@ -147,7 +147,7 @@ class _Fields:
 
     ``ProducerRecord.__new__`` fills an object of this class and then changes its class to
     ``ProducerRecord``. In a frozen class, each assignment to an attribute needs a slow call. These
-    calls would take a third of the time to create a record.
+    calls would be a third of the time that it takes to create a record.
     """
 
     __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")

@@ -5,8 +5,8 @@ password, and the login that fetches credentials on a separate thread and caches
 messages to a broker, fetching a credential itself.
 
 No timer renews a credential. Each authentication requests the credential from the login. If the
-credential expires soon, the login first fetches a new one. Only the connection waits for this
-fetch. Meanwhile the network thread continues with other connections.
+credential expires soon, the login first fetches a new credential. Only the connection waits for
+this fetch. Meanwhile the network thread continues with other connections.
 """
 
 from __future__ import annotations

@@ -143,7 +143,8 @@ class SaslClientAuthenticator:
         )
 
     def receive(self, payload: memoryview, now: int) -> bytes | None:
-        """Handles a frame of the broker. Returns the next frame to send, or None if there is none.
+        """Handles a frame of the broker. Returns the next frame to send, or None if no frame must
+        be sent.
 
         Raises AuthenticationError if the broker rejects the client, or if the broker can't prove
         its own identity. Raises RemoteProtocolError for an invalid response, and ConnectionError

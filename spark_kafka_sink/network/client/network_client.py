@@ -146,7 +146,8 @@ class NetworkClient:
 
     def connection_failures(self) -> dict[str, str]:
         """The broker addresses to which connections have failed, each with the last reason. An
-        address is removed when its broker responds. Any thread may call this method.
+        address is removed when the broker at this address responds. Any thread may call this
+        method.
         """
         return self._failures.by_address()
 

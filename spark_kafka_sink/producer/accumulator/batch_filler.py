@@ -71,9 +71,10 @@ COMPRESSION_SAFETY = 1.05
 #: only after hundreds of batches (0.005 for each).
 _MIN_SAMPLE_FRACTION = 4
 
-#: The maximum age of an open batch in ms is this value or linger.ms, whichever is longer. An older
-#: batch is sent even if the writer has never waited for linger.ms. Otherwise, rows that arrive a
-#: little faster than linger.ms would keep the batch open until its delivery.timeout.ms is over.
+#: The maximum age of an open batch in ms. (It is at most a quarter of delivery.timeout.ms, and at
+#: least linger.ms.) An older batch is sent even if the writer has never waited for linger.ms.
+#: Otherwise, rows that arrive a little faster than linger.ms would keep the batch open until its
+#: delivery.timeout.ms is over.
 MAX_OPEN_MS = 1_000
 
 
@@ -150,7 +151,7 @@ class AppendResult:
 class BatchFiller:
     """Opens, fills and closes the accumulator's batches, on the calling thread.
 
-    The caller allocates memory for its slices in the BufferPool, and then calls :meth:`append`.
+    The caller allocates memory of the BufferPool for its slices, and then calls :meth:`append`.
     From then on, the batches own this memory. :meth:`append` calls ``wakeup`` to wake the sender if
     a batch must be sent now, or if no batch was open before the append. No lock is held during the
     call of ``wakeup``.
@@ -351,11 +352,11 @@ class BatchFiller:
         """The time in ms until the open ``batch`` must be sent, even if it is not full.
 
         For a batch with a record of ``send``, the limit is linger.ms, counted from the batch's
-        creation, as in Java. For a batch that has only rows of columns, the limit is longer. This
-        longer limit is doubled while the writer encodes rows, between :meth:`positions` and
-        :meth:`append`. If the batch were sent during this time, the writer would have to encode the
-        rows again. There is always a limit, because the writer may fail before it calls
-        :meth:`append`.
+        creation, as in Java. For a batch that has only rows of columns, the limit is longer,
+        usually one second (MAX_OPEN_MS). This limit is doubled while the writer encodes rows,
+        between :meth:`positions` and :meth:`append`. If the batch were sent during this time, the
+        writer would have to encode the rows again. There is always a limit, because the writer may
+        fail before it calls :meth:`append`.
         """
         if batch.records is not None:
             return self._linger_ms - (now - batch.created_ms)

@@ -282,9 +282,9 @@ class RecordFuture:
         return result.is_done and self._result is result
 
     def add_done_callback(self, function: Callable[[RecordFuture], object]) -> None:
-        """Calls ``function(self)`` when the outcome is known, on the network thread. If the outcome
-        is already known, calls it immediately, on the current thread. An exception of ``function``
-        is logged.
+        """Calls ``function(self)`` on the network thread when the outcome is known. If the outcome
+        is already known, calls ``function(self)`` immediately, on the current thread. An exception
+        of ``function`` is logged.
         """
         while True:
             result = self._result

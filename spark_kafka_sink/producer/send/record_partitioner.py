@@ -95,8 +95,8 @@ class StickyPartition:
 class RecordPartitioner:
     """Chooses the partitions of single records whose partition is not given.
 
-    ``own`` is the user's partitioner. If it is None, the key rule ``rule`` and the sticky partition
-    are used. ``cluster`` is a function that returns the current metadata.
+    ``own`` is the user's partitioner. If ``own`` is None, the key rule ``rule`` and the sticky
+    partition are used. ``cluster`` is a function that returns the current metadata.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from spark_kafka_sink.producer.producer_record import Headers
 @runtime_checkable
 class Serializer(Protocol):
     """The interface of a serializer, which converts a key or a value to bytes. Several threads may
-    call it at the same time.
+    call a serializer at the same time.
     """
 
     def serialize(self, topic: str, data: object, headers: Headers) -> bytes | None:

@@ -306,9 +306,9 @@ class Sender:
         """Fails all batches that were never sent. The caller has checked that their transaction has
         failed or is being aborted.
 
-        Returns the poll timeout in ms. If a batch or request still waits for its response, the
-        timeout is NEVER: EndTxn is sent only after the response. Otherwise the timeout is 0, so
-        that a thread in ``close`` need not wait longer.
+        Returns the poll timeout in ms. It is NEVER if there was no such batch. It is also NEVER if
+        a batch or request still waits for its response, because EndTxn is sent only after the
+        response. Otherwise it is 0, so that a thread in ``close`` need not wait.
         """
         if self._accumulator.has_undrained:
             error = manager.last_error or TransactionAbortedError(
@@ -474,10 +474,10 @@ class Sender:
         """The error of ``batch`` after delivery.timeout.ms.
 
         The message names the last response to the batch. If ``batch`` had no response, the message
-        names the response to an earlier expired batch of the same partition, for which ``batch``
-        has waited. ``causes`` has, for each partition, the last response to an expired batch. If
-        the partition of ``batch`` is missing in ``causes``, this method adds the last response to
-        ``batch``.
+        names the last response to an earlier expired batch of the partition, because ``batch`` has
+        waited for this earlier batch. ``causes`` has, for each partition, the last response to an
+        expired batch. If the partition of ``batch`` is missing in ``causes``, this method adds the
+        last response to ``batch``.
         """
         causes = {} if causes is None else causes
         status, hint = self._status(batch)
@@ -579,8 +579,8 @@ class Sender:
         """Handles the response ``answer`` to ``batch``: completes, splits, retries or fails the
         batch (Java's Sender.completeBatch).
 
-        An acknowledged batch is added to ``done``. The caller reports it together with the other
-        batches of the request.
+        An acknowledged batch is added to ``done``. The caller reports the batches ``done`` of a
+        request together.
         """
         now, code, manager = response.received_ms, answer.error, self._transaction_manager
         node_id = response.request.destination

@@ -10,12 +10,12 @@ manager. Never: encoding, reading a clock, using a socket, computing a backoff. 
 because only the sender thread uses these classes.
 
 For each producer id and partition, the broker (``ProducerStateManager``) keeps the last sequence
-number and the last five batches. If a batch equals one of the five, the broker acknowledges it
-again. If a batch continues the last sequence number, the broker appends it. For any other batch,
-the broker returns OUT_OF_ORDER_SEQUENCE_NUMBER (here: OUT_OF_ORDER). If the broker does not know
-the producer, it accepts *any* first sequence number. After a clean restart the broker remembers
-only the last batch. An older batch that is sent again then gets OUT_OF_ORDER although it is in the
-log.
+number and the last five batches. If a batch equals one of these five batches, the broker
+acknowledges it again. If a batch continues the last sequence number, the broker appends it. For any
+other batch, the broker returns OUT_OF_ORDER_SEQUENCE_NUMBER (here: OUT_OF_ORDER). If the broker
+does not know the producer, it accepts *any* first sequence number. After a clean restart the broker
+remembers only the last batch. An older batch that is sent again then gets OUT_OF_ORDER although it
+is in the log.
 
 The following rules prevent gaps and duplicates. Each rule has an example of a race that it
 prevents. A, B, C and D are batches of one partition, in this order:
@@ -133,7 +133,7 @@ class Situation(Enum):
 
 
 class Action(Enum):
-    """The action for a batch after its response. ``Sender`` performs it."""
+    """The action for a batch after its response. ``Sender`` performs the action."""
 
     COMPLETE = "complete it, and the batches that it proves"
     RESEND = "requeue it"

@@ -363,7 +363,7 @@ class TransactionManager:
         self._wakeup()
 
     def maybe_fail_with_error(self) -> None:
-        """Raises the error of the transaction or of the producer, if there is one."""
+        """Raises the error of the transaction or of the producer, if there is an error."""
         if self._identity.in_error:
             with self._identity.lock:
                 self._identity.raise_error()

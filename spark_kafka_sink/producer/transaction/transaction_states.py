@@ -152,7 +152,7 @@ class Transaction:
 
     def partitions_answered(self, tps: Iterable[TopicPartition], *, added: bool) -> None:
         """Handles a definite response to AddPartitionsToTxn. ``added`` is True if all of ``tps``
-        were added, and False if none was added.
+        were added, and False if no partition was added.
         """
         self.add_unclear = False
         for tp in tps:

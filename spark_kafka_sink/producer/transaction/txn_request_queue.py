@@ -572,7 +572,7 @@ class TxnRequestSender:
             requests.retry(request, now + self._backoff.plain(request))
 
     def _look_elsewhere(self, request: TxnRequest) -> None:
-        """Prepares to send ``request`` to another node, because its node has failed. Queues
+        """Prepares to send ``request`` to another node, because the chosen node has failed. Queues
         FindCoordinator for a request to the coordinator. For other requests, requests new metadata.
         """
         if self._requests.needs_coordinator(request):

@@ -231,8 +231,8 @@ class TxnBackoff:
         return wait
 
     def soon(self, request: TxnRequest) -> int:
-        """Returns the backoff in ms after CONCURRENT_TRANSACTIONS. It begins with a shorter time
-        than :meth:`plain`.
+        """Returns the backoff in ms after CONCURRENT_TRANSACTIONS. The first backoff is shorter
+        than the first backoff of :meth:`plain`.
         """
         wait = self._soon.backoff(request.concurrent)
         request.concurrent += 1
