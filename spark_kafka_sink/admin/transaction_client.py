@@ -419,9 +419,9 @@ class TransactionClient(AdminClient):
         *,
         beside: Beside | None = None,
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Finds the partitions of the transactions ``found`` that have no leader. Returns these
-        partitions by transactional id. A transaction whose partitions all have leaders is missing
-        in the result.
+        """Checks the partitions of the transactions ``found``. Returns the partitions that have no
+        leader, by transactional id. A transaction whose partitions all have leaders is missing in
+        the result.
 
         If a transaction with a leaderless partition were ended, Kafka 4 would lose the marker for
         this partition. Another broker might not respond, so the Metadata request is sent to a

@@ -48,7 +48,7 @@ class ProducerInterceptor:
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Returns ``record``, or another record to send in its place."""
+        """Returns ``record``, or another record to send instead of ``record``."""
         return record
 
     def on_send_columns(self, columns: RecordColumns) -> RecordColumns:

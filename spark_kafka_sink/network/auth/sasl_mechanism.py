@@ -42,7 +42,7 @@ class SaslMechanism(Protocol):
 
     def refused(self) -> bool:
         """Called after the broker has rejected the client. Returns True if the next exchange will
-        be different, so that it may succeed.
+        be different, and can therefore succeed.
         """
         return False
 

@@ -1,5 +1,5 @@
-"""Wakes up a thread that waits in a poll, from any other thread, by a pair of connected sockets (as
-Java's NIO selector does).
+"""Lets any thread wake up another thread that waits in a poll. Uses a pair of connected sockets, as
+Java's NIO selector does.
 
 Owns: the two sockets, and the guarantee that no wakeup is lost. Never: the work of the woken
 thread.
