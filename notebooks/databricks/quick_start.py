@@ -154,7 +154,7 @@ counts
 
 # MAGIC %md
 # MAGIC The next cell plots these numbers. The hash of a key chooses its partition, as with Kafka's Java clients
-# MAGIC (proof). So the 1000 keys are spread evenly.
+# MAGIC (proof). This hash spreads the 1000 keys evenly.
 
 # COMMAND ----------
 
