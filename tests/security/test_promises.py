@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 SECURITY = (ROOT / "SECURITY.md").read_text()
 PAGE = (ROOT / "docs" / "security.md").read_text()
 _PROMISE = r"^\* (.+) \((`test_.+`)\)$"
-_PROMISED = SECURITY.split("## What is promised")[1].split("\n## ")[0]
+#: A promise is an item of the list, whose lines after the first are indented.
+_PROMISED = SECURITY.split("## What is promised")[1].split("\n## ")[0].replace("\n  ", " ")
 PROMISES = re.findall(_PROMISE, _PROMISED, re.MULTILINE)
 NAMED = set(re.findall(r"`(test_\w+)`", SECURITY + PAGE))
 
