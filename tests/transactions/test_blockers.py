@@ -80,7 +80,7 @@ def follow(stage: Stage, advice: str) -> None:
 
 def test_each_blocker_is_named_and_the_advice_frees_the_consumer(stage: Stage, topic: str) -> None:
     ours = f"{stage.prefix}~run-1~g2.w~0"
-    stage.write(CommitState(generation=1, run_id="run-1", last_done=3))
+    stage.write(CommitState(generation=2, run_id="run-1", last_done=3))
     task = task_that_wrote(stage.kafka.bootstrap, ours, topic, "ours")
     other = of_another_client(stage, topic, f"flink-{stage.prefix}", b"another's")
     produce(stage, topic, b"waits")

@@ -148,7 +148,10 @@ def test_batches_are_committed_one_after_the_other_and_each_once(query: Query) -
     state = query.stage.read()
     done = tuple(Done(number, (Payload(),)) for number in range(3))
     assert state is not None
-    assert state == CommitState(state.generation, "run-1", "query-1", last_done=2, done=done)
+    assert state == CommitState(
+        state.generation, "run-1", "query-1", last_done=2, done=done, take_over=state.take_over
+    )
+    assert state.take_over == (0, state.generation)
     assert query.driver().roll_forward(owner.key) == state
     assert query.stage.still_open() == set()
 
