@@ -1,9 +1,9 @@
-"""The batches of one key of the commit log: their transactions, and the checks of their numbers and
-rows.
+"""The batches of one key of the commit log, which is the name of a query or a job.
 
-Owns: :class:`Batch` and :class:`Block`; the refusal of a batch whose number is out of order, or
-whose number is done with other rows; the content of the decision for a batch. Never: which run may
-write the batch (``ownership.py``), the next step of a commit (``table.py``).
+Owns: :class:`Batch` and :class:`Block`; the refusal of a batch whose number is out of order; the
+refusal of a batch whose number was committed before with other rows; the content of the decision
+for a batch. Never: which run may write the batch (``ownership.py``), the next step of a commit
+(``table.py``).
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class Batch:
     """One batch, with its number and its prepared transactions.
 
     ``number`` is the batch id of a micro-batch, or the txnVersion of a job. Each task that wrote a
-    row has one transaction. ``payload`` is the sum of the rows of all tasks. A task counts its rows
-    even if it writes nothing because the batch is already done. ``payload`` is None if the tasks
-    did not count. ``digest`` identifies the input that the batch was read from. It is empty if the
-    input is unknown.
+    row has one transaction. ``payload`` has the number and the size of all rows of the batch. If
+    the batch is already committed, the tasks write nothing, and only count their rows. ``payload``
+    is None if the tasks did not count. ``digest`` identifies the input that the batch was read
+    from. It is empty if the input is unknown.
     """
 
     number: int
@@ -91,8 +91,10 @@ class Batch:
 
 
 def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
-    """Compares a batch with the done batch of the same number. Returns None if they are the same
-    batch: the caller then drops the new write. Otherwise returns why the new batch is refused.
+    """Compares ``batch`` with the committed batch of the same number. Returns None if both are the
+    same batch. Otherwise returns why ``batch`` is refused.
+
+    ``name`` is explained at :func:`payload_refusal`.
     """
     if batch.transactions and state.done_batch(batch.number) is None:
         # It was not done when it was planned, and wrote; a later one was committed meanwhile.
@@ -103,16 +105,19 @@ def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
 def number_refusal(
     numbering: Numbering, query_id: str, number: int, state: CommitState
 ) -> Refuse | None:
-    """Checks that batch ``number`` may follow the last done batch of its key. Returns the refusal,
-    or None if it may.
+    """Checks that batch ``number`` may follow the last done batch of its key. Returns None if it
+    may, and otherwise the refusal.
 
-    Spark repeats a batch that it has not recorded as written, so the last done batch may come
-    again. Earlier batches of a query are refused, and batches of another query. (``query_id`` is
-    empty if the query is unknown.) A stream's batch must not skip a number. A job may skip versions
-    (txnVersion). But a skipped version is refused after a later version is done.
+    * Spark repeats a batch that it has not recorded as written. So the number of the last done
+      batch is allowed.
+    * A micro-batch with an earlier number is refused, and so is a micro-batch of another query.
+      ``query_id`` is empty if the query is unknown.
+    * A stream must not skip a number.
+    * A job may skip versions (txnVersion). A skipped version is refused after a later version is
+      done.
 
-    The check is strict, because a batch that is wrongly taken for a repetition is dropped, and its
-    rows would be lost without an error.
+    The check is strict. If a batch were wrongly taken for a repetition, its rows would be lost
+    without an error.
     """
     last_done = state.last_done
     if last_done == NOTHING_DONE or numbering is Numbering.ONCE:
@@ -130,11 +135,11 @@ def number_refusal(
 
 
 def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
-    """Refuses a job's version (txnVersion) that is older than every version in the commit log.
-    Returns None for all other versions.
+    """Refuses version ``number`` (txnVersion) of a job, if it is older than every version in the
+    commit log. Otherwise returns None.
 
     The log keeps only the newest versions. So it does not show whether an older version was ever
-    written. If the sink dropped that version as done, its rows could be lost.
+    written. If the sink treated the older version as done, its rows could be lost.
     """
     if number >= state.last_done or state.done_batch(number) is not None:
         return None
@@ -145,14 +150,17 @@ def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
 
 
 def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse | None:
-    """Checks that a batch has the same rows as the done batch with its number. Returns None if they
-    are the same, otherwise the refusal.
+    """Checks that ``batch`` has the same rows as the committed batch with its number. Returns None
+    if it has, and otherwise the refusal.
 
     The digests of the inputs are compared. If one digest is unknown, the payloads are compared
     instead: the numbers, sizes and topics of the rows. For a block, the payloads of all writes are
-    compared. ``name`` is the name under which an earlier attempt of this commit may have recorded
-    the write: the write is then not counted twice. If the log no longer has the version ``number``,
-    the batch is refused unless its rows were not counted.
+    compared.
+
+    An earlier attempt of this commit may already have recorded the write in the log, under
+    ``name``. That record is left out of the comparison, so that the write is not counted twice. If
+    the log no longer has a committed batch with this number, ``batch`` is refused if its rows were
+    counted.
     """
     number = batch.number
     done = state.done_batch(number)
@@ -177,11 +185,11 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
 
 
 def decision_of(batch: Batch, state: CommitState) -> Decision | Refuse:
-    """Creates the decision that commits a batch.
+    """Creates the decision to commit a batch.
 
     For a ``spark_kafka_sink.transaction`` (:class:`Block`), the decision has the transactions of
-    all its writes that are recorded in ``state``. Returns a refusal if writes are missing there, or
-    if they have too many dead letters.
+    all writes of the block, as they are recorded in ``state``. Returns a refusal if ``state`` lacks
+    some of the writes, or if the writes have too many dead letters.
     """
     block = batch.block
     if block is None:

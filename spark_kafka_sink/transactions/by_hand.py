@@ -44,11 +44,12 @@ def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
 
 
 def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
-    """Ends the open transactions of a decision. ``step.done`` true commits them, false aborts them.
+    """Ends the open transactions of ``step.decision``. If ``step.done`` is true, they are
+    committed. Otherwise they are aborted.
 
-    Returns the ids of the transactions that prevent the operator's goal. Some of them could not be
-    ended now. The others have already ended in the opposite way, and the operator has not accepted
-    that (``step.accepted``).
+    Returns the ids of the transactions that could not be ended now, and of the transactions that
+    had already ended in the opposite way. An id in ``step.accepted`` is not returned for the second
+    reason, because the operator has accepted it.
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())

@@ -4,6 +4,11 @@ Owns: :class:`CommitState`, its transitions (methods that return the next state)
 form; :class:`Standing`, which shows whether a run may change the state. Never: a broker, a clock,
 the decision itself (``committer.py``).
 
+A key is the name of a query or a job. Its *owner* is the run that may commit its batches. If
+another run takes the key over, the earlier owner is *superseded*: its commits are refused. Each
+take-over raises the *generation*, a number in the state. A run *plans* a batch before the tasks
+start, and remembers the generation of that time.
+
 The log keeps the newest state of each key. The states of a batch::
 
     (nothing, or DONE N-1) -decide-> DECIDED N -finish-> DONE N
@@ -50,7 +55,7 @@ _LONGEST_ID: Final = 400
 class LogOutcomeUnknownError(CommitOutcomeUnknownError):
     """The EndTxn of a write to the commit log got no definite response in time.
 
-    A session that opens the write's key in the commit log again sees the outcome.
+    A session that opens the key again sees whether the write is in the log.
     """
 
 
@@ -71,7 +76,9 @@ class NoLeaderError(CommitError):
 
 
 class Phase(Enum):
-    """The phase of a key's newest batch."""
+    """The phase of a key's newest batch: committed, decided, or decided with some transactions
+    lost.
+    """
 
     DONE = "done"
     DECIDED = "decided"
@@ -79,7 +86,9 @@ class Phase(Enum):
 
 
 class Standing(Enum):
-    """The standing of a run in the commit log: it is the owner, superseded or unknown."""
+    """Whether a run may decide batches of a key, according to the commit log. The owner may decide.
+    A superseded run may not, because another run has taken over, or because it was aborted.
+    """
 
     OWNER = "owner"
     SUPERSEDED = "superseded"
@@ -109,10 +118,11 @@ class Payload:
 
 
 def comparable(*writes: Sequence[Payload]) -> list[Counter[Payload]]:
-    """Converts each of several lists of payloads to a form that can be compared, without regard to
-    order.
+    """Returns a Counter of the payloads for each list in ``writes``. So lists with the same
+    payloads in different orders are equal.
 
-    If the number of dead letters is unknown in any payload, it is left out of all payloads.
+    If the number of dead letters is unknown in any payload of any list, it is set to None in all
+    payloads.
     """
     if any(one.letters is None for payloads in writes for one in payloads):
         writes = tuple([replace(one, letters=None) for one in payloads] for payloads in writes)
@@ -171,16 +181,17 @@ class CommitState:
     """The state of one key: the run that owns the key, its done batches and its decision in
     progress.
 
-    ``run_id`` is the run that owns the key in this ``generation``. It is empty if the owner was
-    aborted. ``superseded`` are the run ids of earlier owners and of aborted runs. ``take_over`` has
-    the generations before and after the last take-over; both are 0 if it is not known.
+    ``generation`` is a number that grows when another run takes over the key. ``run_id`` is the run
+    that owns the key. It is empty if the owner was aborted. ``superseded`` are the run ids of
+    earlier owners and of aborted runs, which may not commit any more. ``take_over`` has the
+    generations before and after the last take-over; both are 0 if they are not known.
 
     ``done`` are the newest done batches (their numbers are micro-batch ids or txnVersions), oldest
     first. ``last_done`` is the number of the newest done batch, or NOTHING_DONE before the first.
     ``decision`` is the decision in progress, or None. ``lost`` are those transactional ids of the
-    decision whose transactions the broker aborted. ``parts`` are the writes of the block
-    ``parts_token`` of batch ``parts_of`` that wait for their decision. ``other`` are fields of a
-    newer version, kept unchanged as pairs of name and JSON.
+    decision whose transactions the broker aborted. ``parts`` are recorded writes that wait for
+    their decision: writes of the block ``parts_token``, which forms the batch ``parts_of``.
+    ``other`` are fields of a newer version, kept unchanged as pairs of name and JSON.
     """
 
     generation: int = 0
@@ -211,8 +222,8 @@ class CommitState:
         return self.run_id or (self.superseded[-1] if self.superseded else "")
 
     def standing(self, run_id: str, planned: int | None = None) -> Standing:
-        """The standing of run ``run_id`` for a batch that the run planned at generation
-        ``planned``. ``planned`` is None if it is unknown.
+        """The standing of run ``run_id`` for one of its batches. ``planned`` is the generation of
+        the key when the run planned the batch, before its tasks began. It is None if it is unknown.
 
         The owner may decide. A superseded run may never decide. Any other run is judged by the
         generation at its planning, because a run has no record in the log before its first commit::
@@ -230,8 +241,8 @@ class CommitState:
             C decides the batch that was planned at 1
             B's EndTxn(abort) arrives: the batch is committed in part
 
-        A state does not judge a batch that was planned at a later generation: either the state is
-        old, or the log has lost records.
+        If the batch was planned at a later generation than this state has, the standing is UNKNOWN.
+        Then this state is old, or the log has lost records.
         """
         if planned is not None and planned > self.generation:
             return Standing.UNKNOWN
@@ -243,8 +254,10 @@ class CommitState:
         return Standing.SUPERSEDED if is_late else Standing.UNKNOWN
 
     def _is_of_the_owner(self, planned: int | None) -> bool:
-        """Whether the owner may decide a batch that it planned at generation ``planned``: the
-        generation at which it could take over, or a generation since its take-over.
+        """Whether the owner may decide a batch that it planned at generation ``planned``.
+
+        It may, if ``planned`` is the generation just before its take-over, or a generation after
+        the take-over. Between these two, and earlier, it may not.
         """
         before, after = self.take_over
         return planned is None or planned == before or planned >= after
@@ -254,7 +267,8 @@ class CommitState:
         return next((one for one in self.done if one.number == number), None)
 
     def has_done(self, decision: Decision) -> bool:
-        """Whether the batch of ``decision`` is among the done batches with its digest and payloads.
+        """Whether the done batches have the batch of ``decision``, with the same digest and
+        payloads.
 
         False for a batch that an operator has resolved as done, because its digest and payloads are
         not kept.
@@ -265,8 +279,11 @@ class CommitState:
         return done.digest != "" or (done.payloads != () and done.payloads == decision.payloads)
 
     def taken_over(self, run_id: str, query_id: str, now_ms: int) -> CommitState:
-        """The state with ``run_id`` as the owner. Unchanged if ``run_id`` already is the owner. If
-        ``query_id`` is empty, the current query id stays.
+        """The state after the run ``run_id`` has become the owner. The generation then grows, and
+        the earlier owner is superseded: its commits are refused. Returns the same state if
+        ``run_id`` already is the owner and the query id stays the same.
+
+        If ``query_id`` is empty, the current query id stays.
         """
         query_id = query_id or self.query_id
         if self.generation and self.run_id == run_id:
@@ -283,11 +300,13 @@ class CommitState:
     def with_aborted_run(self, run_id: str, now_ms: int) -> CommitState:
         """The state after ``run_id`` was aborted: the run can no longer write a decision to commit.
 
-        If the run was the owner, the key then has no owner. The generation stays the same, so that
-        another run with this generation can take over.
+        If the run was the owner, the key then has no owner. The generation, a number that grows
+        with each take-over, stays the same. So another run that planned at this generation can take
+        over.
 
-        ``superseded`` holds the last KEPT_RUNS runs. If ``run_id`` displaces an earlier run, the
-        generation is raised. This also stops the displaced run from writing a decision.
+        The list ``superseded`` holds the last KEPT_RUNS runs. If ``run_id`` displaces an earlier
+        run from the list, the generation grows, which also stops the displaced run from writing a
+        decision.
         """
         aborted = self._superseding(run_id)
         if len(self.superseded) == KEPT_RUNS and self.superseded[0] not in aborted.superseded:
@@ -297,15 +316,17 @@ class CommitState:
     def forgotten(self, now_ms: int) -> CommitState:
         """An empty state with the next generation, for an operator's reset.
 
-        Runs that planned at an earlier generation can't decide any more. The next run aborts the
-        transactions that are still open.
+        The generation is a number in the state. If a run planned its batch at an earlier
+        generation, it can't commit this batch any more. The next run aborts the transactions that
+        are still open.
         """
         return CommitState(generation=self._next_generation(now_ms))
 
     def _next_generation(self, now_ms: int) -> int:
-        """The generation after this one. The first generation of a key is the wall clock's time
-        ``now_ms``. So after a loss of the log, a run that planned before the loss can be
-        distinguished from a run that planned after the loss.
+        """The generation after the current generation, which is a number that grows with each
+        take-over of the key. The first generation of a key is the wall clock's time ``now_ms``. So
+        after a loss of the log, its new generation is later than the generation of a run that
+        planned before the loss.
         """
         return self.generation + 1 if self.generation else max(1, now_ms)
 

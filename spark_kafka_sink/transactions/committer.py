@@ -1,9 +1,9 @@
-"""Performs the steps of ``table.py``: they commit, abort or roll forward a batch, or end it for an
-operator.
+"""Performs the steps that ``table.py`` chooses for the commit or the abort of a batch, or for an
+operator's command.
 
 Owns: the loop that performs one step after another, which is the only place that writes the commit
-log. Never: the next step (``table.py``), the conditions of a decision (``deciding.py``), the
-meaning of an unclear response (``outcomes.py``).
+log. Never: the choice of the next step (``table.py``), the conditions of a decision
+(``deciding.py``), the meaning of an unclear response (``outcomes.py``).
 
 **The commit point** is the moment when the log's transaction with the decision is committed, by
 EndTxn(commit). From then on batch N is DECIDED. If this driver does not commit the batch's
@@ -132,7 +132,7 @@ class Committer:
     def commit(self, owner: Owner, batch: Batch) -> Commit:
         """Makes all rows of ``batch`` visible, or raises an error.
 
-        An error is a :class:`BatchError`, and its subclass shows which rows are visible. Any other
+        If the error is a :class:`BatchError`, its subclass shows which rows are visible. Any other
         KafkaError means that nothing is decided and no row is visible. The prepared transactions
         are then aborted: now, by a later abort or sweep, or by their timeout.
         """
@@ -153,8 +153,7 @@ class Committer:
 
         If the batch is already decided, nothing is aborted. With ``tasks_may_run``, open
         transactions are searched a second time after a wait: Spark needs some time to kill the
-        batch's tasks, and a task may write until then. A superseded run aborts its transactions as
-        well, because no other run can commit them.
+        batch's tasks, and a task may write until then.
         """
         goal = AbortBatch(owner, number, tuple(transactions), tasks_may_run)
         view = self.perform(goal)
@@ -165,15 +164,15 @@ class Committer:
     def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
         """Aborts a batch whose run is unknown, because no task has sent a commit message.
 
-        Searches open transactions of ``key`` for which ``mine`` is true, and aborts their runs with
-        all their open transactions. Decided transactions do not count. Returns the ids of the
-        aborted transactions.
+        Searches the open transactions of ``key`` for which ``mine`` is true and which no decision
+        names. Aborts all open transactions of the runs of these transactions. Returns the ids of
+        the aborted transactions.
         """
         return self.perform(AbortUnknown(key, mine)).swept
 
     def perform(self, goal: Goal) -> View:
-        """Performs the steps of ``goal`` (see ``steps.py``) until it is reached. Returns the last
-        view, which has the results. Raises a KafkaError if the goal fails.
+        """Does the work that ``goal`` describes, such as the commit of a batch, step by step.
+        Returns all facts and results as a :class:`View`. Raises a KafkaError if the work fails.
         """
         view = self.ended(goal)
         if view.refused is None:
@@ -183,17 +182,19 @@ class Committer:
         raise error from (None if cause is error else cause)
 
     def ended(self, goal: Goal) -> View:
-        """Performs the steps of ``goal`` (see ``steps.py``) until it is reached or has failed.
-        Returns the last view. After a failure, its field ``refused`` has the reason.
+        """Does the work that ``goal`` describes, such as the commit of a batch, step by step.
+        Returns all facts and results as a :class:`View`. If the work fails, the view's field
+        ``refused`` has the reason.
         """
         return _Performance(self._decisions, self._client, goal).to_its_end()
 
 
 class _Performance:
-    """Performs the steps of one goal (see ``steps.py``).
+    """Does the work that one goal describes, such as the commit of a batch. ``table.next_step``
+    chooses each step.
 
-    The method for a step is named after the step (``_opened`` for Open, ``_written`` for Write). It
-    performs the step, and returns the view with the step's results.
+    Each step has a method with its name (``_opened`` for Open, ``_written`` for Write). The method
+    performs the step, and returns the facts known so far, a :class:`View`, with the step's results.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient, goal: Goal) -> None:
@@ -203,7 +204,9 @@ class _Performance:
         self._session: LogSession | None = None
 
     def to_its_end(self) -> View:
-        """Performs steps until the goal is reached or has failed. Returns the last view."""
+        """Performs steps until the work of the goal is done or has failed. Returns all facts and
+        results.
+        """
         goal = self._goal
         view = View(name=uuid.uuid4().hex[:8], until_ms=self._client.deadline())
         while True:
@@ -220,7 +223,7 @@ class _Performance:
                 view = with_failure(view, step, failure_of(error), error, now)
 
     def _after(self, step: Step, view: View) -> View:
-        """Performs ``step``, and returns ``view`` with the step's results."""
+        """Performs ``step``. Returns a copy of ``view`` with the step's results."""
         client = self._client
         match step:
             case LookAt(decision):
@@ -246,8 +249,8 @@ class _Performance:
         return self._after_log(step, view)
 
     def _after_log(self, step: Step, view: View) -> View:
-        """Performs a step that reads or writes the commit log, and returns ``view`` with the step's
-        results.
+        """Performs a step that reads or writes the commit log. Returns a copy of ``view`` with the
+        step's results.
         """
         client = self._client
         match step:
@@ -296,9 +299,9 @@ class _Performance:
         """Returns the log session that an earlier commit of this process has kept for the key, or
         None.
 
-        The session may be fenced, because another process may have opened the key since. Only a
-        write shows that. So the session is used only if the next change of the log is the decision.
-        If the session is fenced, this write fails, and the key is opened again.
+        Another process may have opened the key since that commit. Only a write shows that. So the
+        session is returned only if the next write to the log is the decision. If another process
+        has opened the key, this write fails, and the key is opened again.
         """
         if view.openings or not isinstance(self._goal, CommitBatch):
             return None
@@ -336,8 +339,8 @@ class _Performance:
         return with_write(view, step)
 
     def _decided(self, state: CommitState, view: View) -> View:
-        """Writes the decision to the log, and returns the view after that. This is the commit
-        point.
+        """Writes the decision to the log. This is the commit point. Returns a copy of ``view`` with
+        the decision.
 
         The batch's transactions are checked while the log's own transaction is open. That
         transaction has a short timeout, the lease. So the decision takes effect soon after the
@@ -365,7 +368,7 @@ class _Performance:
         self._open_session.write(state, deadline_ms, check=check)
 
     def _ended(self, step: EndAll, view: View) -> View:
-        """Commits or aborts all transactions of a decision, and returns the view with the
+        """Commits or aborts all transactions of a decision. Returns a copy of ``view`` with the
         outcomes.
         """
         decision, config = step.decision, self._client.config
@@ -391,7 +394,8 @@ class _Performance:
         return replace(view, found=frozenset(found), searches=view.searches + 1)
 
     def _swept(self, step: Sweep, view: View) -> View:
-        """Aborts orphans, and returns the view with their ids.
+        """Aborts orphans: transactions that tasks have left open, and that will not be committed.
+        Returns a copy of ``view`` with their ids.
 
         If ``step.may_fail``, as after a commit, an error is only logged: a later sweep aborts the
         orphans, or they time out.

@@ -108,8 +108,8 @@ def _own_id(
 
     Workers choose their ids by the same rule (``transactional_producers.py``).
 
-    An id is only left out if an earlier attempt of the run has used it. So the search ends after as
-    many ids as there were attempts, unless a broker shows unknown ids as used.
+    Only an earlier attempt of the same run can have used an id. So the search usually ends after as
+    many ids as there were attempts. It raises CommitError if brokers show too many ids as used.
     """
     name = f"{content}.{step.name}" if step.name else content
     tried = 0

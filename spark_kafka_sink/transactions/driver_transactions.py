@@ -76,10 +76,13 @@ def prepare(
     """Begins a transaction with the id ``transactional_id``, and writes ``content`` in it. Returns
     the open transaction.
 
-    Raises AuthorizationError, which names the missing right; ProducerFencedError if another
-    producer has taken over the id; ConfigError for a timeout above the broker's limit;
-    KafkaTimeoutError if there is no definite response; and other ApiErrors of the brokers. After
-    any of these errors the transaction may be open, and the caller must end it.
+    * AuthorizationError: a right is missing. The error names it.
+    * ProducerFencedError: another producer has taken over the id.
+    * ConfigError: the timeout is above the broker's limit.
+    * KafkaTimeoutError: there is no definite response.
+    * Another ApiError: a broker has returned it.
+
+    After any of these errors the transaction may be open, and the caller must end it.
 
     InitProducerId and AddPartitionsToTxn are never sent twice, because the first request may arrive
     after the second. A late InitProducerId would abort the transaction. A late AddPartitionsToTxn,

@@ -84,7 +84,9 @@ class CommitOutcomes:
 
 
 class Ending(Enum):
-    """The action that the rules of this module allow for a decision."""
+    """What may be done with the transactions of a decision now: commit them, abort them, or
+    wait.
+    """
 
     #: Commit, for an eighth of the margin.
     COMMIT = auto()
@@ -97,8 +99,8 @@ class Ending(Enum):
 
 
 class Age(Enum):
-    """The class of age of a decision's open transactions. The module docstring explains the
-    limits.
+    """How old the open transactions of a decision are, compared with their timeouts. The module
+    docstring explains the limits.
     """
 
     #: All transactions are young enough to be committed.
@@ -161,15 +163,15 @@ def ending(
     away: bool,
     only_lost: bool,
 ) -> Ending | None:
-    """The action that is allowed for a decision whose transactions are described by ``found``.
+    """Whether a decision's transactions may now be committed or aborted. ``found`` describes them.
 
     Follows the times of docs/design/commit-protocol.md. ``away`` is true if a partition of an open
     transaction has no leader. Returns None if the action depends on an age that is unknown.
 
-    If the outcome of a transaction is unknown, the transaction may be aborted, at any age of the
-    others: it may be older than they are, or an operator has aborted it. If in addition no
-    transaction is known to be committed, the open transactions are left alone: an operator ends
-    them, or they time out.
+    If the outcome of a transaction is unknown, the transaction may be aborted, even if the others
+    are young: it may be older than the others, or an operator may have aborted it. If in addition
+    no transaction is known to be committed, the open transactions are left alone. An operator ends
+    these, or they time out.
     """
     if not _lost_or_open(transactions, found):
         if _is_doubtful(transactions, found):
@@ -401,8 +403,8 @@ def near_timeout(
     only_listed: bool = False,
     beside: Beside | None = None,
 ) -> frozenset[str]:
-    """The transactions of ``found`` that are near their timeout. They have been open for longer
-    than the timeout minus ``margin_of(timeout)``, in milliseconds.
+    """The transactions of ``found`` that are near their timeout: they have been open for longer
+    than their timeout minus ``margin_of(timeout)``, in milliseconds.
 
     Brokers before 3.8 don't return ages (see ``TransactionClient.older_than``). For such brokers
     the age is computed with this machine's clock, which may differ from the brokers' clocks.

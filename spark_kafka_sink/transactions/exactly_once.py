@@ -1,12 +1,13 @@
-"""The entry to exactly-once for the driver: plan, commit and abort, for one Kafka cluster.
+"""The entry to exactly-once for the driver: plan, commit and abort a batch, for one Kafka cluster.
 
 Owns: :class:`ExactlyOnceDriver`, which puts client, log and committer together; the checks at
 planning, before a task starts; the connections that a process keeps between two commits. Never: the
 protocol's steps (``table.py``, ``committer.py``).
 
 Spark calls plan, commit and abort in Python processes that it uses for many calls. If a process is
-called again within a minute, it uses its connections again (:func:`shared_driver`), and the log
-session that its last commit has kept (``Committer``). Planning always reads the log again.
+called again within a minute, it uses its connections again (:func:`shared_driver`). A commit also
+uses the log session that the last commit of the process has kept (``Committer``). Planning always
+reads the log again.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The commit log: a compacted topic in the cluster that the data goes to.
 
 Owns: :class:`CommitLog` and its sessions, the topic's creation and its configs, the partition of a
-key. Never: a decision (``transactions/committer.py``), bytes of records (``log_parts.py``), the
-requests (``log_reader.py``, ``log_writer.py``).
+key. Never: a decision (``transactions/committer.py``), the format of records (``log_parts.py``),
+the requests (``log_reader.py``, ``log_writer.py``).
 
-The log is in the same cluster as the data. So the log is available whenever the data is, and needs
-no other credentials. A new writer fences earlier writers with InitProducerId. So no lock service is
-needed.
+The log is in the same cluster as the data. So a client that can write the data can also reach the
+log, and needs no other credentials. A new writer fences earlier writers with InitProducerId. So no
+lock service is needed.
 """
 
 from __future__ import annotations
@@ -142,8 +142,9 @@ class CommitLog:
     def remove(self, key: str, deadline_ms: int) -> None:
         """Fences the writers of ``key``, and removes all records of the key, without decoding them.
 
-        Writes at least one tombstone. A former leader of the partition may have returned old
-        records of the key, and only a write shows this. Raises the same errors as
+        Writes a tombstone even if no record of the key was found. A deposed leader may have
+        returned old records, and it does not accept the tombstone. A deposed leader is a broker
+        that no longer leads the partition, and does not know that. Raises the same errors as
         :meth:`LogSession.write`.
         """
         snapshot, writer, is_newest = self._fenced(key, deadline_ms)
@@ -181,8 +182,8 @@ class CommitLog:
         it.
 
         Returns None if there is no session, if it is too old, or if the topic was deleted and
-        created again. The session may be fenced, because another process has opened the key since.
-        The session's next write then fails.
+        created again. Another process may have opened the key since the session was stored. Then
+        the session is fenced, and its next write fails.
         """
         session, topic_id, until_ms = self._kept.pop(key, (None, None, 0))
         is_same = topic_id == self._client.loop.cluster.topic_ids.get(self._topic)
@@ -403,8 +404,8 @@ class CommitLog:
 
 
 class _ConfirmedError(Exception):
-    """Raised inside :meth:`LogSession.confirm` to abort its write. By then the write has shown that
-    the state is the newest.
+    """Raised inside :meth:`LogSession.confirm` to abort the transaction that it has written. By
+    then, the broker has accepted the record, which shows that the session's state is the newest.
     """
 
 
@@ -417,13 +418,13 @@ class LogSession:
 
     ``is_newest`` is called during the first write: after the record is produced, and before its
     transaction is committed. The arguments are the record's offset and the deadline. It returns
-    False if ``state`` was not the newest state. This happens if a deposed leader has returned
-    ``state``: a broker that led the partition before, is cut off from the other brokers, and still
-    answers this driver. Without this check, batch 1 would be written twice::
+    False if ``state`` was not the newest state, because a deposed leader has returned it. A deposed
+    leader is a broker that no longer leads the partition. It does not know that, because it is cut
+    off from the other brokers. Without this check, batch 1 would be written twice::
 
         run 0: writes DECIDED 1 and DONE 1 to the new leader; crashes before Spark records batch 1
         run 1: opens the log: the old leader returns DONE 0, so run 1 writes batch 1 again
-        run 1: the old leader refuses its Produce, the new leader accepts it, after DONE 1
+        run 1: the old leader refuses the Produce, the new leader accepts it, after DONE 1
     """
 
     def __init__(
@@ -445,10 +446,11 @@ class LogSession:
 
     @property
     def is_written(self) -> bool:
-        """Whether this session has written successfully, with no error since. :attr:`state` is then
-        the state that the last write left in the log.
+        """Whether this session has written, and its last write has succeeded. :attr:`state` is then
+        the state that this last write left in the log.
 
-        Another process may have opened the key since. Then the next write fails.
+        Another process may have opened the key after that write. Then the next write of this
+        session fails.
         """
         return self._is_newest is None and self._writer.is_usable
 
@@ -464,13 +466,13 @@ class LogSession:
 
         Writes at least one record. Parts of the state that have not changed are not written again.
         ``check`` is called when the records are in the log, but not committed yet. If ``check``
-        raises an exception, nothing is written. If this process stops before it ends the
+        raises an exception, the records are not committed. If this process stops before it ends the
         transaction, a broker aborts the transaction after a timeout of seconds (``lease_ms``).
 
-        Raises LogChangedError if another session has opened the key. Also raises LogChangedError if
-        :attr:`state` is not the newest state, because a former leader of the partition has returned
-        it. Raises LogOutcomeUnknownError if it is unknown whether the new state is written. After
-        LogChangedError and after any other KafkaError, nothing is written.
+        * LogChangedError: another session has opened the key, or :attr:`state` is not the newest
+          state, because a former leader of the partition has returned it. Nothing is written.
+        * LogOutcomeUnknownError: it is unknown whether the new state is written.
+        * Any other KafkaError: nothing is written.
         """
         is_newest, self._is_newest = self._is_newest, None
 

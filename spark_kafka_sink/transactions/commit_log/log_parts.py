@@ -42,8 +42,8 @@ def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[b
 
 
 def parts_in(key: bytes, records: Mapping[bytes, bytes]) -> list[bytes]:
-    """Finds the documents of the key's recorded writes in ``records``, and returns them in order.
-    :func:`documents` has the same documents as its argument ``parts``.
+    """Finds the recorded writes of ``key`` in ``records``, and returns their documents in order.
+    These are the documents that :func:`documents` takes as its argument ``parts``.
 
     Raises the same errors as :func:`join`.
     """
@@ -78,8 +78,8 @@ def changes(
 def cut(
     name: bytes, document: bytes, revision: int, limit: int = PIECE_BYTES
 ) -> dict[bytes, bytes]:
-    """Splits a document into records with at most ``limit`` bytes of it each. Returns the records
-    by record key.
+    """Splits a document into records. Each record has at most ``limit`` bytes of the document.
+    Returns the records by record key.
 
     The record keys of the document ``b"orders"`` are ``b"orders"``, ``b"orders#1"``,
     ``b"orders#2"``. ``revision`` is in each record, so that records of different writes are not

@@ -46,11 +46,11 @@ class _CutOffError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LogSnapshot:
-    """The committed records below the offset ``next_offset``, by record key.
+    """The committed records below the offset ``next_offset``, by record key. The next read begins
+    at ``next_offset``.
 
     ``end`` is the end of the partition when it was read. ``next_offset`` is usually ``end``. If a
-    transaction was open, ``next_offset`` is the offset of its first record, and the next read
-    begins there.
+    transaction was open, ``next_offset`` is the offset of that transaction's first record.
     """
 
     next_offset: int = 0
@@ -60,8 +60,8 @@ class LogSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """Selects the records to read: the records of one key or, with ``prefix``, of every key of a
-    prefix.
+    """Selects the records of the key ``key``. If ``prefix`` is true, also selects the records of
+    every key that begins with ``key`` and a separator.
 
     Batches of other keys are not decompressed. So a corrupt batch of another key does no harm.
     """
