@@ -92,8 +92,8 @@ def is_lost(transaction: PreparedTransaction, found: TransactionDescription) -> 
 
 
 def is_prepared(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
-    """Whether ``transaction`` is still open, with the producer id and epoch that its task prepared
-    it with.
+    """Whether ``transaction`` is still open, and has the producer id and epoch that it had when its
+    task prepared it.
     """
     return (
         found.error is ErrorCode.NONE

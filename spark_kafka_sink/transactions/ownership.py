@@ -1,17 +1,20 @@
-"""The rule that determines which run may decide about the batches of a key. Every write of the log
-is a compare-and-swap, and this rule is the comparison.
+"""The rule that determines which run may decide about the batches of a key. A key is the name of a
+query or a job in the commit log. Every write of the log is a compare-and-swap, and this rule is the
+comparison.
 
 Owns: :class:`Owner` and its check against the log's state. Never: the step that follows
 (``table.py``), a transaction of the data.
 
 **The log is the fence.** Planning, commit and abort run in different, short-lived processes, and
-two drivers may run the same query. Two drivers A (older) and B (newer) of one query::
+two drivers may run the same query. The *generation* is a number in the log's state. It grows when a
+run takes over the key, and the earlier owner is then *superseded*: its commits are refused. Two
+drivers A (older, run a) and B (newer, run b) of one query::
 
-    A plans N (generation 1, run a)     B plans N (generation 1 is the log's)
-    A commits: opens the log, writes DECIDED N, ends, writes DONE N
-    B commits: opens the log; the log's run is a, its generation has not moved since B planned:
-               B takes over (generation 2, a is superseded). N is done already: dropped
-    A commits N+1: opens the log, finds itself superseded, stops
+    A plans batch N at generation 1         B plans batch N, also at generation 1
+    A commits: opens the key, writes DECIDED N, commits the transactions, writes DONE N
+    B commits: opens the key; a is the owner, and the generation is still 1, as at B's planning.
+               So B takes over: generation 2, a is superseded. N is done already: B drops its rows
+    A commits N+1: opens the key, finds that it is superseded, stops
 
 So the driver that started later wins, at the latest when the earlier driver commits its next batch.
 """
@@ -54,8 +57,8 @@ class Numbering(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The run that commits or aborts a batch. ``generation`` is the generation of the log when the
-    batch was planned.
+    """The run that commits or aborts a batch. ``generation`` is a number that the key had in the
+    commit log when the batch was planned. It grows when another run takes over the key.
 
     ``run_id`` is a stream's run id. For a batch job, planning generates it. ``query_id`` is empty
     if the query is unknown.
@@ -68,9 +71,10 @@ class Owner:
     numbering: Numbering = Numbering.STREAM
 
     def may_decide(self, state: CommitState) -> bool:
-        """Whether this run owns the key, or may take over the key. It may do so if no other run has
-        taken over since this run planned its batch. The owner may decide only batches that it
-        planned at the generation of its take-over, or later.
+        """Whether this run may commit its batch: it owns the key, or may take over the key.
+
+        It may take over if no other run has done so since it planned its batch. After a take-over,
+        it may decide the batch with which it has taken over, and batches that it planned later.
         """
         standing = state.standing(self.run_id, self.generation)
         return standing is Standing.OWNER or (
@@ -78,10 +82,10 @@ class Owner:
         )
 
     def refusal(self, state: CommitState) -> Refuse | None:
-        """The reason why this run may not decide, or None.
+        """The reason why this run may not commit its batch, or None if it may.
 
-        The run may not decide when another run has taken the key over, when this run was aborted,
-        or when the log has lost the state that it had when the batch was planned.
+        The reason is one of three. Another run has taken over the key. This run was aborted. The
+        log has lost the state that it had when the batch was planned.
         """
         if self.may_decide(state):
             return None

@@ -41,7 +41,7 @@ class Visible(Enum):
 class Commit(Enum):
     """The result of a commit. The first four members are successes, the others are failures.
 
-    A failed planning, abort or operator's change has one of the failures as its result, too.
+    If a planning, an abort or an operator's change fails, one of these failures is its result.
     """
 
     COMMITTED = "committed"
@@ -80,8 +80,8 @@ _VISIBLE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LogLost:
-    """Reason: the commit log has lost the state of the key. The state that it has now is older than
-    ``generation``, at which the batch was planned.
+    """Reason: the commit log has lost the state of the key. The generation is a number in the state
+    that only grows. It is now smaller than ``generation``, its value when the batch was planned.
     """
 
     generation: int
@@ -89,11 +89,11 @@ class LogLost:
 
 @dataclass(frozen=True, slots=True)
 class RunAborted:
-    """Reason: ``run`` is in `superseded`, so it may not commit. No other run has taken over the
-    key since ``run`` planned its batch.
+    """Reason: the commit log has ``run`` in the list of runs that may not commit any more. No other
+    run has taken over the key since ``run`` planned its batch.
 
-    If ``is_certain`` is true, ``run`` was aborted. Otherwise it may also have planned its batch
-    after another run had taken over.
+    If ``is_certain`` is true, ``run`` was aborted. Otherwise ``run`` was aborted, or another run
+    had taken over before ``run`` planned its batch.
     """
 
     run: str
@@ -104,11 +104,12 @@ class RunAborted:
 @dataclass(frozen=True, slots=True)
 class TakenOver:
     """Reason: ``run`` planned its batch at ``generation``, and the log has the later generation
-    ``newest_generation``. ``owner`` is the run that owns the key now, or empty.
+    ``newest_generation``. The generation is a number that grows when a run takes over the key.
+    ``owner`` is the run that owns the key now, or empty.
 
-    If ``is_certain`` is true, ``owner`` is another run, and has taken over since. Otherwise perhaps
-    no other run has taken over, because the generation also rises when many runs are aborted.
-    ``newest_run`` is the owner, or the run that was aborted last if there is no owner.
+    If ``is_certain`` is true, ``owner`` is another run, and has taken over since the planning.
+    Otherwise perhaps no other run has taken over, because the generation also grows when many runs
+    are aborted. ``newest_run`` is the owner, or the run that was aborted last if there is no owner.
     """
 
     run: str
@@ -189,8 +190,8 @@ class WritesMissing:
 class NotOpen:
     """Reason: the batch can't be decided, because some of its transactions are not open any more.
 
-    ``of`` is the number of its transactions, and ``gone`` the number of those that are not open.
-    ``first`` is the id of the first of these, and ``first_state`` its state at its coordinator.
+    The batch has ``of`` transactions, and ``gone`` of them are not open. ``first`` is the id of the
+    first transaction that is not open, and ``first_state`` the state that its coordinator reports.
     """
 
     number: int
@@ -206,8 +207,8 @@ class TooOld:
     timeout.
 
     A transaction is too old if it has been open for more than ``young_ms`` of its ``timeout_ms``.
-    ``of`` is the number of the batch's transactions, ``late`` the number of those that are too old,
-    and ``first`` the id of the first of these.
+    The batch has ``of`` transactions, and ``late`` of them are too old. ``first`` is the id of the
+    first transaction that is too old.
     """
 
     number: int
@@ -277,7 +278,7 @@ class InPart:
 @dataclass(frozen=True, slots=True)
 class NotDescribed:
     """Reason: it is unknown whether the batch is committed. Its decision may have been in the
-    commit log, is not there now, and its transactions can't be described.
+    commit log, and is not there now. The coordinators can't describe its transactions.
     """
 
     number: int
@@ -319,7 +320,7 @@ class PerhapsDecided:
 
 
 class Fate(Enum):
-    """The state of a decided batch's transactions, if a step after the decision has failed."""
+    """The state of a decided batch's transactions after a later step of the commit has failed."""
 
     NOT_ENDED = "could not all be ended"
     ENDED = "are ended, which could not be recorded in the commit log"
@@ -352,7 +353,7 @@ class BatchBefore:
 class Changed:
     """Reason: the state of the key has changed since the operator's change was planned.
 
-    ``is_tried`` is true if an earlier attempt of the same change may have caused that.
+    If ``is_tried`` is true, an earlier attempt of the operator's change may have changed the state.
     """
 
     is_tried: bool
@@ -360,10 +361,11 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Contradicted:
-    """Reason: the transactions ``ids`` prevent an operator's resolution of a batch.
+    """Reason: the transactions ``ids`` can't end as the operator wants.
 
     If ``done`` is true, the operator wants the batch to count as done, and these transactions can't
-    be committed. If it is false, the batch is to be written again, and they can't be aborted.
+    be committed. If ``done`` is false, the batch is to be written again, and these can't be
+    aborted.
     """
 
     ids: tuple[str, ...]
@@ -390,7 +392,7 @@ class Refuse:
     """A failure of a commit, a planning, an abort or an operator's change. ``how`` is the kind of
     failure, and ``reason`` its reason.
 
-    Returned as the last step of a goal (see ``steps.py``), in place of the next step.
+    ``table.next_step`` returns it in place of a further step.
     """
 
     how: Commit
@@ -441,7 +443,9 @@ def perhaps_decided(tried: Decision, error: KafkaError) -> Refuse:
 
 
 def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
-    """Creates the failure of a goal that ended with ``error`` after the batch was decided."""
+    """Creates the failure for an ``error`` that was raised after the batch was decided. ``fate`` is
+    the state of the batch's transactions.
+    """
     return Refuse(Commit.UNKNOWN, NotFinished(decision.number, decision.ids, fate, error))
 
 
@@ -451,9 +455,10 @@ def ended_by_others(
     """Finds out whether the batch of the decision ``tried`` is committed. Used if that decision may
     have been in the commit log, and is not there now.
 
-    ``seen`` are the coordinators' descriptions of its transactions, or the error that prevented
-    them. Returns COMMITTED if all transactions are committed, and None if no row of the batch is
-    visible. Returns a failure if the batch is committed in part, or if that is unknown.
+    ``seen`` are the coordinators' descriptions of the batch's transactions, or the error that was
+    raised in place of the descriptions. Returns COMMITTED if all transactions are committed, and
+    None if no row of the batch is visible. Returns a failure if only a part of the batch is
+    committed, or if it is unknown how much is committed.
     """
     number = tried.number
     if isinstance(seen, KafkaError):

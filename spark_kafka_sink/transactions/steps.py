@@ -75,7 +75,7 @@ class RollForward:
 @dataclass(frozen=True, slots=True)
 class AbortBatch:
     """Goal: abort batch ``number``, with its ``transactions`` and all other open transactions of
-    the owner's run.
+    the run in ``owner``.
 
     ``tasks_may_run`` is true if a task of the batch may still write.
     """
@@ -92,8 +92,8 @@ class AbortBatch:
 
 @dataclass(frozen=True, slots=True)
 class AbortUnknown:
-    """Goal: abort a batch of ``key`` whose run is unknown. The runs are found by their open
-    transactions: ``mine`` is true for a transaction of the batch.
+    """Goal: abort a batch of ``key`` whose run is unknown, because no task has sent a commit
+    message. Its open transactions show its run: ``mine`` is true for a transaction of the batch.
     """
 
     key: str
@@ -106,8 +106,8 @@ class EndByHand:
     were described.
 
     Transactions that a decision names are aborted only if their ids are in ``even_decided``.
-    Transactions of the run that owns the key are aborted only with ``even_owners``. If
-    ``may_decide`` is true, the runs of some transactions may still decide. So before the abort, the
+    Transactions of the run that owns the key are aborted only if ``even_owners`` is true. If
+    ``may_decide`` is true, the runs of some transactions may still commit. So before the abort, the
     key is opened, which fences its writers, and these runs are recorded as aborted.
     """
 
@@ -120,12 +120,13 @@ class EndByHand:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Goal of an operator: end the decided or PARTIAL batch of ``key``. With ``done`` it then
-    counts as done, otherwise it is written again.
+    """Goal of an operator: end the decided or PARTIAL batch of ``key``. If ``done`` is true, the
+    batch then counts as done. Otherwise it is written again.
 
     ``planned`` is the state that the operator has seen. Some transactions may already have ended in
-    the opposite way: with ``done``, transactions whose rows are or may be lost; without, committed
-    transactions. The operator has accepted those whose ids are in ``accepted``.
+    the opposite way. If ``done`` is true, these are transactions whose rows are lost or may be
+    lost. Otherwise these are committed transactions. ``accepted`` has the ids of such transactions
+    that the operator has accepted.
     """
 
     key: str
@@ -195,7 +196,8 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All facts that this process has collected about a key and its transactions, for one goal.
+    """All facts that this process has collected while it works on one goal, such as the commit of a
+    batch: facts about a key of the commit log, and about its transactions.
 
     ``state`` is the key's state in the commit log: as it was read when the key was opened, or as
     this process has written it since. ``wall_ms`` is the wall-clock time when the key was opened.
@@ -286,15 +288,15 @@ _LAST: Final = (Writing.FORGOTTEN, Writing.RESOLVED, Writing.RESET)
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Step: read the state of the key, without opening the key. No driver is fenced."""
+    """Step: read the state of the key, without fencing its writers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
     """Step: open the key, which fences its earlier writers and reads its state.
 
-    Before that, wait for a random time. It is at most ``up_to_ms``, and never more than ``most_ms``
-    milliseconds.
+    Before that, wait for a random time of at most ``up_to_ms``. The wait ends after ``most_ms``
+    milliseconds at the latest.
     """
 
     up_to_ms: int = 0
@@ -331,7 +333,10 @@ class LookAt:
 
 @dataclass(frozen=True, slots=True)
 class EndAll:
-    """Step: commit or abort the transactions of ``decision``, with ``end_decided``."""
+    """Step: commit or abort the transactions of ``decision``, with ``end_decided``.
+
+    If ``only_lost`` is true, they are aborted only if brokers have already aborted some of them.
+    """
 
     decision: Decision
     only_lost: bool = False
@@ -341,8 +346,8 @@ class EndAll:
 class Write:
     """Step: write ``state`` as the state of the key. None removes the key.
 
-    ``how`` is the result of the commit if the commit ends with this write, otherwise None. With
-    ``may_fail``, the goal is reached even if the write fails.
+    ``how`` is the result of the commit if the commit ends with this write, otherwise None. If
+    ``may_fail`` is true, a failure of this write is no failure of the commit.
     """
 
     state: CommitState | None
@@ -355,8 +360,8 @@ class Write:
 class Decide:
     """Step: write ``state`` with its decision to the commit log. This is the commit point.
 
-    Fails unless all transactions of the decision are open, far from their timeout, and their
-    partitions have leaders.
+    Fails unless all transactions of the decision are open and far from their timeout, and all
+    partitions of these transactions have leaders.
     """
 
     state: CommitState
@@ -394,14 +399,17 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Step: abort the open transactions of ``runs``. With ``superseded``, also abort the open
-    transactions of all superseded runs.
+    """Step: abort the open transactions of ``runs``. If ``superseded`` is true, also abort the open
+    transactions of all superseded runs. These may not commit any more, because another run has
+    taken over the key, or because they were aborted.
 
-    Transactions of ``runs`` that were planned at a later generation than ``planned`` are not
-    aborted, nor are transactions of the run ``spared`` and transactions of a decision. With
-    ``when_killed``, first wait until Spark has had time to kill the batch's tasks. With
-    ``may_fail``, the goal is reached even if the step fails. ``how`` is the result of the commit if
-    the commit ends with this step.
+    Not aborted are the transactions of a decision, the transactions of the run ``spared``, and
+    transactions of ``runs`` that were planned later than ``planned``. Times of planning are
+    generations: numbers that each take-over of the key raises.
+
+    If ``when_killed`` is true, first wait until Spark has had time to kill the batch's tasks. If
+    ``may_fail`` is true, a failure of this step is no failure of the commit. ``how`` is the result
+    of the commit if the commit ends with this step.
     """
 
     runs: frozenset[str] = frozenset()
@@ -418,7 +426,7 @@ class AbortExactly:
     """Step: abort ``transactions``, except transactions that have changed since they were
     described.
 
-    ``prepared`` has the ids of those that belong to a decision.
+    ``prepared`` has the ids of the transactions that belong to a decision.
     """
 
     transactions: tuple[TransactionDescription, ...]
@@ -441,7 +449,7 @@ class EndRest:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """Last step of a goal that is reached. ``how`` is the result of a commit."""
+    """The last step of a goal whose work is done. ``how`` is the result of a commit."""
 
     how: Commit | None = None
 
@@ -456,17 +464,19 @@ Step = (
 
 
 def with_read(view: View, state: CommitState, *, is_settled: bool) -> View:
-    """Adds to the view the result of :class:`Read`."""
+    """Returns a copy of ``view`` with ``state``, which was read without fencing the writers of the
+    key.
+    """
     return replace(view, state=state, is_read=True, is_settled=is_settled)
 
 
 def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) -> View:
-    """Creates the view after the key was opened.
+    """Creates the view after the key was opened, with the new ``state``.
 
-    From the view ``before``, it keeps the facts about the whole goal, and drops the facts that were
-    found since the previous opening. ``begun_ms`` is the time when the opening began. If it was
-    unclear whether an earlier write of the decision had succeeded, and ``state`` has that decision,
-    the new view shows it as decided.
+    The new view keeps the facts in ``before`` that do not depend on the state, such as the time
+    limit. It drops the others. ``begun_ms`` is the time when the opening began. An earlier write of
+    the decision may have had an unknown outcome. If ``state`` has this decision, the new view shows
+    the batch as decided.
     """
     found, tried = state.decision, before.tried
     is_ours = found is not None and tried is not None and set(found.ids) == set(tried.ids)
@@ -489,7 +499,7 @@ def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) ->
 
 
 def failure_of(error: KafkaError) -> Failure:
-    """The kind of failure that a step's ``error`` is."""
+    """The kind of failure that an ``error`` of a step is."""
     if isinstance(error, LogOutcomeUnknownError):
         return Failure.UNCLEAR
     if isinstance(error, LogChangedError):
@@ -498,8 +508,8 @@ def failure_of(error: KafkaError) -> Failure:
 
 
 def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms: int) -> View:
-    """Adds to the view that ``step`` failed. If the step wrote a decision and the outcome is
-    unclear, the view then shows that the decision may be in the commit log.
+    """Returns a copy of ``view`` that shows the failure of ``step``. If the step was to write a
+    decision, and it is unclear whether the log has it, the copy shows that, too.
     """
     failed = Failed(how, step, at_ms, error)
     is_unclear = how is Failure.UNCLEAR
@@ -519,15 +529,16 @@ def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms:
 
 
 def with_removed(view: View) -> View:
-    """Adds to the view that the key's records were removed."""
+    """Returns a copy of ``view`` that shows that the key's records were removed."""
     return replace(view, is_recorded=True, failed=None)
 
 
 def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError) -> View:
-    """Adds to the view the descriptions of the transactions of a decision that may have been in the
-    commit log (``view.tried``), or the error that prevented the descriptions.
+    """Returns a copy of ``view`` with the descriptions ``seen`` of transactions, or with the error
+    that was raised in place of them. They belong to a decision, ``view.tried``, that may have been
+    in the commit log.
 
-    If all these transactions were aborted, the decision is removed from the view, because it has no
+    If all these transactions were aborted, the copy no longer has the decision, because it has no
     effect any more.
     """
     tried = view.tried
@@ -539,7 +550,8 @@ def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError)
 
 
 def with_decision(view: View, state: CommitState, young_until_ms: int) -> View:
-    """Adds to the view that the decision in ``state`` was written to the commit log.
+    """Returns a copy of ``view`` that shows that the decision in ``state`` was written to the
+    commit log.
 
     Until ``young_until_ms`` the decision's transactions are known to be far from their timeout.
     """
@@ -556,7 +568,9 @@ def with_decision(view: View, state: CommitState, young_until_ms: int) -> View:
 
 
 def with_write(view: View, step: Write) -> View:
-    """Adds to the view that the state of ``step`` was written to the commit log."""
+    """Returns a copy of ``view`` that shows that the state of ``step`` was written to the commit
+    log.
+    """
     ended = view.ended
     if step.why is not Writing.CONFIRMED:
         ended = None
@@ -575,10 +589,11 @@ def with_write(view: View, step: Write) -> View:
 
 
 def without_write(view: View, step: Write) -> View:
-    """Adds to the view that the write of ``step`` failed, and that the goal is reached without it.
+    """Returns a copy of ``view`` after the write of ``step`` has failed, in a step whose failure is
+    no failure of the commit.
 
-    Another process may have opened the key and decided a batch. So facts that such a process could
-    have changed are removed from the view.
+    Another process may have opened the key and decided a batch. So the copy lacks all facts that
+    such a process could have changed.
     """
     return replace(
         view,
@@ -591,7 +606,7 @@ def without_write(view: View, step: Write) -> View:
 
 
 def with_sweep(view: View, step: Sweep, swept: tuple[str, ...], *, is_left_open: bool) -> View:
-    """Adds to the view that the orphans ``swept`` were aborted.
+    """Returns a copy of ``view`` that shows that the transactions ``swept`` were aborted.
 
     ``is_left_open`` is true if the run that the step spared has open transactions.
     """

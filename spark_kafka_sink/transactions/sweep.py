@@ -2,14 +2,16 @@
 attempt left open.
 
 Owns: the search, and the abort. Never: the rule which run may decide about a transaction
-(``ownership.py``). Two kinds of open transactions may be aborted here: transactions that no
-decision names and whose run can't decide any more, and transactions of the run that performs the
-sweep.
+(``ownership.py``).
+
+Two kinds of open transactions may be aborted here. The first kind are transactions that no decision
+names, and whose run can't commit any more. The second kind are transactions of the run that
+performs the sweep.
 
 An orphan blocks every read_committed consumer of its partitions until it times out. The EndTxn for
 an orphan has the producer id and epoch that the coordinator reports
-(``TransactionClient.abort_exactly``). If this request arrives late, the id has a newer epoch, and
-the request has no effect on the id's later transactions.
+(``TransactionClient.abort_exactly``). If this request arrives late, the transactional id has a
+newer epoch, and the request has no effect on the id's later transactions.
 
 With transactions of version 2, the first Produce of an attempt opens its transaction. Until then
 its transactional id is in the state Empty. The first Produce of a killed attempt may still be in
@@ -135,8 +137,9 @@ def warn_unseen(key: str, what: str) -> None:
 def is_orphan(one: TransactionalId, step: Sweep, state: CommitState) -> bool:
     """Whether ``step`` aborts transaction ``one``, if it is open and no decision names it.
 
-    ``state`` may be old when the EndTxn arrives. So a transaction is an orphan only if no later
-    state lets its run decide it (``CommitState.standing``).
+    The commit log may have a later state than ``state`` when the EndTxn arrives. So the result is
+    True only if the transaction's run can't commit it in any later state
+    (``CommitState.standing``).
     """
     if one.run in step.runs and one.planned <= step.planned:
         return True

@@ -4,11 +4,11 @@ Owns: the format of an id (docs/design/commit-protocol.md, "Names"), the rules f
 names, the key of an id. Never: the rule when a worker may use an id again
 (``transactional_producers.py``), a broker.
 
-An id contains the generation that the commit log had when the batch was planned. After another run
-has taken over the key, the log has a later generation. An open transaction of an earlier generation
-is then an orphan, unless its run is the owner (``CommitState.standing``). No two processes use the
-same id for data. So an attempt that hangs and continues later can't affect another attempt's
-transaction.
+An id contains the generation that its key had in the commit log when the batch was planned. The
+generation is a number. It grows when another run takes over the key. An open transaction of an
+earlier generation is then an orphan, unless its run is the owner (``CommitState.standing``). No two
+processes use the same id for data. So an attempt that hangs and continues later can't affect
+another attempt's transaction.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class TransactionalId:
     """The transactional id of a task's transaction, in parts.
 
     ``run`` is the run id of a stream. For a batch job it is a random id that planning creates.
-    ``planned`` is the generation of the commit log at planning.
+    ``planned`` is the key's generation in the commit log at planning. The generation is a number
+    that grows when another run takes over the key.
     """
 
     key: str
@@ -105,8 +106,8 @@ def prefix_of_key(key: str) -> str:
 
 
 def is_once(key: str, run: str) -> bool:
-    """Whether ``key`` belongs to a job without txnAppId. ``run`` is then the only run of this key,
-    because such a job is never repeated.
+    """Whether ``key`` belongs to a job without txnAppId. Such a job is never repeated, so ``run``
+    is the only run of its key.
     """
     return key == log_key(prefix_of_key(key), run)
 

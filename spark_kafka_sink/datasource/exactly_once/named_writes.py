@@ -1,7 +1,7 @@
 """The named writes of this process: their run ids, the running writes, and the last writes.
 
-Owns: :class:`NamedWrites`. Never: the writing (``foreach_batch.py``), or the writes of other
-processes, which are recorded in the commit log.
+Owns: :class:`NamedWrites`. Never: the writing of rows (``foreach_batch.py``), or the writes of
+other processes, which are recorded in the commit log.
 
 A named write is a write of ``foreach_batch(name)`` or ``transaction(name)``. All writes with one
 name, in one run of a streaming query, share a run id. If two writes with the same name have

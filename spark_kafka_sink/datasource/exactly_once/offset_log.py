@@ -119,8 +119,9 @@ def _local(path: str) -> str | None:
 
 
 def _check_uri(uri: str, schemes: frozenset[str]) -> None:
-    """Raises UnusableFileError if the URI has none of the ``schemes``, or if it contains more than
-    the name of a file. Raises NotAllowedError if the operator's allow list does not permit the URI.
+    """Raises UnusableFileError if the URI has a scheme that is not in ``schemes``, or if it
+    contains more than the name of a file. Raises NotAllowedError if the operator's allow list does
+    not permit the URI.
     """
     match = _URI.fullmatch(uri)
     scheme, host, inside = match.groups() if match else ("", "", "")

@@ -5,9 +5,10 @@ Owns: the checks of the transactions in commit messages, and the calls to
 the protocol (``transactions/committer.py``).
 
 To commit or abort a stream's micro-batch, Spark passes only the options, the commit messages and
-the micro-batch's id. The run id, the query id and the commit log's generation come from the
-messages. If an abort gets no message, the open transactions are found by the driver's token, which
-is a part of each transactional id (``driver_identity``).
+the micro-batch's id. So the run id and the query id come from the messages. The messages also have
+the generation that the commit log had at planning, a number that grows with each take-over by
+another run. If an abort gets no message, the open transactions are found by the driver's token,
+which is a part of each transactional id (``driver_identity``).
 """
 
 from __future__ import annotations
@@ -124,8 +125,8 @@ def abort(
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
-    """The number of rows and bytes of all tasks. If the batch is already done, these are the rows
-    and bytes that the tasks have skipped. None if a task did not count its rows.
+    """The number and the size of the rows of all tasks. If the batch is already committed, these
+    are the rows that the tasks have skipped. None if a task did not count its rows.
     """
     payloads = [p for m in messages if (p := _transaction(m).payload) is not None]
     if len(payloads) < len(messages):
@@ -181,8 +182,8 @@ def _problem(prepared: PreparedTransaction, owner: Owner) -> str | None:
 
 def _transaction(message: TaskCommitMessage) -> TaskTransaction:
     """The transaction in a task's commit message. If the task ran without exactly-once, its message
-    has no transaction. The result then has the invalid generation -1, and :func:`_owner` raises an
-    error.
+    has no transaction. Then this function returns a transaction with the generation -1, which no
+    commit log has, and :func:`_owner` raises an error for it.
     """
     return message.transaction or TaskTransaction(-1)
 

@@ -54,7 +54,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TransactionPlan:
-    """The plan of one batch or micro-batch. Immutable and picklable. Times are milliseconds.
+    """The plan of one batch or micro-batch, which Spark sends to the tasks. Immutable and
+    picklable.
 
     - ``key`` is the key in the commit log, and ``state`` the key's state at planning.
     - ``context`` identifies the run and the query of a batch job. ``number`` is the job's
@@ -166,9 +167,9 @@ class TransactionPlan:
             self._refuse_unknown_replay(self.context)
 
     def _refuse_forgotten_version(self, number: int) -> None:
-        """Raises CommitError if the txnVersion is so old that the commit log no longer has its
-        number of rows and bytes. The sink could not find out whether such a version was written
-        with the same rows.
+        """Raises CommitError if the txnVersion is so old that the commit log no longer has this
+        version's number of rows and bytes. The sink could not find out whether the version was
+        written with the same rows.
 
         A micro-batch is never that old, because the log only accepts the last or the next
         micro-batch.
@@ -215,11 +216,11 @@ class TransactionPlan:
 
 
 def check_run(key: str, run: str, state: CommitState) -> None:
-    """Raises CommitError if the run was the last that was aborted and no run owns the key, and
-    SupersededError if the run is superseded otherwise.
+    """Raises an error if the run may not commit any more.
 
-    In the second case the state does not show whether another run has taken over, or the run was
-    aborted. The error says so.
+    * CommitError: the run was aborted, no other run was aborted after it, and no run owns the key.
+    * SupersededError: the run was aborted, or another run has taken over the key. The state does
+      not show which of the two happened, and the error says so.
     """
     if state.standing(run) is Standing.SUPERSEDED:
         if state.newest_run == run:
@@ -285,9 +286,9 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
     reads the state of the key in the commit log.
 
     ``driver`` is the token of ``driver_identity``. Raises the errors of ``ExactlyOnceDriver.plan``:
-    for missing rights, a transaction.timeout.ms that brokers don't allow, brokers that are too old,
-    or a batch that an operator has to resolve. Raises CommitError for a batch job whose number the
-    commit log does not expect (:func:`check_number`).
+    for missing rights, for a transaction.timeout.ms that brokers don't allow, for brokers that are
+    too old, and for a batch that an operator has to resolve. Raises CommitError for a batch job
+    whose number the commit log does not expect (:func:`check_number`).
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 

@@ -169,9 +169,9 @@ def blockers(
 ) -> tuple[Blocker, ...]:
     """Finds every open transaction in ``topic``.
 
-    The result is sorted by :class:`Whose`. Within a kind, transactions that hold a last stable
-    offset come first. Raises AuthorizationError if the principal may not READ the topic. Also
-    raises KafkaTimeoutError, and the error for a missing topic.
+    The result is sorted by :class:`Whose`. Within a kind, the transactions that determine the last
+    stable offset of a partition come first. Raises AuthorizationError if the principal may not READ
+    the topic, an error if the topic does not exist, and KafkaTimeoutError.
     """
     cluster = existing_to_read(client, topic, max(0, deadline_ms - client.clock.now_ms()))
     open_, ids = _producers_with_ids(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
@@ -292,11 +292,11 @@ def _blocker(
 def _committed(
     client: TransactionClient, identities: Collection[tuple[int, int]], deadline_ms: int
 ) -> Mapping[tuple[int, int], str]:
-    """Finds the transactions in ``identities`` whose coordinator shows them as committed. Returns
-    their transactional ids.
+    """Finds the transactions in ``identities`` that their coordinator shows as committed. An
+    identity is the pair of the producer id and the epoch of a transaction. Returns the
+    transactional ids by identity.
 
-    The key of the result is the identity: (producer id, epoch of the transaction). With
-    transactions of version 2, a commit raises the producer's epoch by 1. So a coordinator that
+    With transactions of version 2, a commit raises the producer's epoch by 1. So a coordinator that
     shows epoch 5 may have committed a transaction of epoch 5 (version 1) or 4 (version 2).
     """
     if not identities:
@@ -321,8 +321,9 @@ def every_listed(
     *,
     producer_ids: Collection[int] = (),
 ) -> tuple[ListedTransaction, ...]:
-    """Lists the transactions of all clients that are in one of ``states``, from every broker.
-    Transactions that the principal may not DESCRIBE are missing.
+    """Requests from every broker the list of its transactions. Returns the transactions whose state
+    is one of ``states``, of all clients. Transactions that the principal may not DESCRIBE are
+    missing.
 
     With ``producer_ids``, lists only the transactions of these producers. Raises KafkaTimeoutError
     if a broker does not respond, because its transactions are then unknown.

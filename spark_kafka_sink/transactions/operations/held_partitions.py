@@ -1,4 +1,5 @@
-"""The partitions that an open transaction blocks: how many offsets wait, and which consumer groups.
+"""The partitions that an open transaction blocks. For each of them, the number of offsets that
+can't be read yet, and the consumer groups that wait for these.
 
 Owns: :class:`HeldPartition`, and the requests ListOffsets, ListGroups and OffsetFetch. Never: the
 owner of the transaction (``blockers.py``).
@@ -166,8 +167,9 @@ def _groups(client: TransactionClient, deadline_ms: int) -> tuple[str, ...]:
 
 
 def _unless_final(code: ErrorCode) -> ErrorCode:
-    """Returns ``code`` if the request must be retried. Returns NONE for errors that a retry can't
-    resolve, such as a group that is missing or may not be described: it counts as a group without
-    offsets.
+    """Returns ``code`` if the request must be retried, and otherwise NONE.
+
+    A retry can't resolve some errors, such as a missing group. A group with such an error counts as
+    a group without offsets.
     """
     return ErrorCode.NONE if retry_decision(code) is RetryDecision.FINAL else code

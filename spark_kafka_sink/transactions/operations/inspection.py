@@ -1,5 +1,4 @@
-"""Reads the state of exactly-once for a prefix, from brokers and from the commit log, for
-operators.
+"""Shows operators the open transactions and the commit-log states under one transactionalIdPrefix.
 
 Owns: :class:`Inspector`, and its results: open transactions, and keys of the log. Never: a change
 (``operator.py``), a terminal. Writes of the sink don't use this module.
@@ -116,7 +115,8 @@ class Inspector:
     def overview(self, prefix: str) -> Overview:
         """Reads the open transactions of ``prefix``, oldest first, and its keys in the commit log.
 
-        Raises ConfigError for an illegal prefix, KafkaTimeoutError, AuthorizationError.
+        Raises ConfigError if the prefix is illegal. Also raises KafkaTimeoutError and
+        AuthorizationError.
         """
         check_part("PREFIX", prefix)
         # A broker silently omits from a list what we may not see; describing an id raises.

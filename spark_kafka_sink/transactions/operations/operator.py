@@ -2,7 +2,7 @@
 
 Owns: :class:`Operator`, the refusals with their reasons, and the order of fencing, checking again
 and changing. Never: a terminal, a confirmation (``cli/txn``), the commit of a running driver
-(``transactions/committer.py``). No write uses it.
+(``transactions/committer.py``). Writes of the sink don't use this module.
 
 Each change has two steps. First a method ``plan_...`` only reads: it returns a plan of the change,
 or raises RefusedError. Then the change itself **reads again after fencing**. This is necessary
@@ -11,11 +11,13 @@ because a driver may be running::
     we read: no decision names transaction T        driver: all are prepared
     we abort T                                      driver: writes DECIDED with T: a partial batch
 
-So before T is aborted, the key of its driver's decisions is opened (InitProducerId of the log's
-id). This shows a DECIDED that was written before, and fences every earlier session. Then T's run is
-recorded as aborted, so that a later session of that run can't decide either. The driver's commit
-fails, and no row of its batch is visible. For transactions of superseded runs, neither step is
-needed: their driver finds that it is superseded when it opens the key.
+So before T is aborted, the key under which its driver writes decisions is opened: InitProducerId
+fences every earlier writer of the key, and then the state is read. The state shows a DECIDED that
+was written before the fencing. Then T's run is recorded as aborted, so that a later commit of the
+run can't write a decision either. The driver's commit fails, and no row of its batch is visible.
+
+A superseded run is a run that may not commit any more, because another run has taken over its key,
+or because it was aborted. To abort its transactions, neither the fencing nor the record is needed.
 """
 
 from __future__ import annotations
@@ -98,10 +100,10 @@ class EndPlan:
     """A plan to abort ``transactions``. ``kept`` has the transactions that are not aborted: the
     reason by transactional id.
 
-    The second check, after fencing, also keeps decided transactions. Exception: ``even_decided``
-    were already decided when the plan was made, and are aborted. Unless ``even_owners`` is true,
-    the owner's transactions are also kept. ``silent`` are brokers whose open transactions are
-    unknown.
+    Before the abort, the drivers are fenced, and the transactions are checked again. A transaction
+    that a decision names by then is not aborted, unless its id is in ``even_decided``. The
+    transactions of the run that owns the key are aborted only if ``even_owners`` is true.
+    ``silent`` are brokers whose open transactions are unknown.
     """
 
     transactions: tuple[OpenTransaction, ...]
@@ -128,8 +130,8 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """A plan to end the batch in progress at ``report.key``, which then counts as done or is
-    written again.
+    """A plan to end the decided batch in ``report``. If ``done`` is true, the batch then counts as
+    committed. Otherwise it is written again.
     """
 
     report: KeyReport
@@ -137,14 +139,16 @@ class Resolution:
 
     @property
     def open_ids(self) -> tuple[str, ...]:
-        """The transactional ids of the batch that are open, and will be ended."""
+        """The transactional ids of the batch's open transactions, which the plan will end."""
         return tuple(
             t.transaction.transactional_id for t in self.report.with_outcome(Outcome.RETRY)
         )
 
 
 class Committed(NamedTuple):
-    """The state of the key after a commit by hand, and whether the batch is committed or undone."""
+    """The state of the key after an operator's commit. ``committed`` is true if the batch is
+    committed, and false if all its transactions are aborted.
+    """
 
     state: CommitState
     committed: bool
@@ -162,10 +166,10 @@ class Operator:
     # -- commit -------------------------------------------------------------------------------
 
     def plan_commit(self, key: str) -> KeyReport:
-        """Returns the report of ``key``. It shows the decision that :meth:`commit` would commit, if
-        there is a decision.
+        """Returns the report of ``key``. If the key has a decision, the report shows it:
+        :meth:`commit` would commit its transactions.
 
-        Raises RefusedError for a key that does not exist, or whose batch is PARTIAL.
+        Raises RefusedError if the key does not exist, or if its batch is PARTIAL.
         """
         report = self.inspector.key(key)
         if report.state.phase is Phase.PARTIAL:
@@ -183,13 +187,15 @@ class Operator:
         """Commits every transaction of the decision, and checks that its rows are visible.
 
         No transaction is aborted, with one exception: if brokers have aborted some transactions and
-        none is committed, the batch is undone. The result comes from the transactions, not from the
+        none is committed, all are aborted. The result comes from the transactions, not from the
         log, because the batch's driver or another command may have ended the batch since
         ``report``.
 
-        Raises PartialCommitError and CommitOutcomeUnknownError. Raises RefusedError if another
-        driver or command has ended the batch and not all of it is committed. Raises
-        KafkaTimeoutError if markers are missing.
+        * PartialCommitError: only a part of the batch is committed.
+        * CommitOutcomeUnknownError: some outcomes are unknown.
+        * RefusedError: another driver or command has ended the batch, and not all of it is
+          committed.
+        * KafkaTimeoutError: commit markers are missing.
         """
         state = self._committer.roll_forward(report.key, only_lost=True)
         decision = report.state.decision
@@ -230,8 +236,8 @@ class Operator:
         return Counter(outcome_of(t, found[t.transactional_id]) for t in decision.transactions)
 
     def _check_visible(self, report: KeyReport, decision: Decision) -> None:
-        """Waits until the partitions' leaders have the markers of all transactions. Topics that the
-        principal may not READ are not checked.
+        """Waits until no partition's leader shows a transaction of the decision as open. Topics
+        that the principal may not READ are not checked.
 
         A coordinator drops the marker of a partition without a leader, and still reports
         CompleteCommit.
@@ -372,8 +378,9 @@ class Operator:
         """Plans to abort the orphans of ``prefix``. An orphan is an open transaction that no
         decision names, and whose run owns no key of the log.
 
-        A run that has not committed a batch yet is not in the log and looks like an orphan.
-        ``older_than_ms`` is the least age, by the brokers' clocks if they support that (since 3.8).
+        A run that has not committed a batch yet is not in the log. So its open transactions look
+        like orphans. To spare them, ``older_than_ms`` limits the plan to transactions that are
+        older. Brokers since 3.8 measure the age; for earlier brokers this machine's clock does.
         With ``force``, owners' transactions are also aborted. Without ``force``, raises
         RefusedError if ``run`` owns a key.
         """
@@ -407,12 +414,14 @@ class Operator:
         return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
 
     def end(self, plan: EndPlan) -> Aborted:
-        """Performs the planned abort, key by key. Fences the writers of the key, checks again,
-        records the runs as aborted, and aborts their transactions.
+        """Aborts the planned transactions, key by key. For each key, fences its writers, checks the
+        transactions again, records their runs as aborted, and then aborts the transactions.
 
-        Raises KafkaTimeoutError and AuthorizationError. Raises SupersededError if a driver keeps
-        opening the log. If there are several keys, an error with one key is not raised: it is
-        reported in the result as the failure of that key's transactions.
+        * KafkaTimeoutError, AuthorizationError: from brokers.
+        * SupersededError: other processes keep opening the key.
+
+        If there are several keys, an error with one key is not raised. The result then has the
+        error for each transaction of this key.
         """
         ended: list[str] = []
         kept: dict[str, str] = {}
@@ -484,11 +493,12 @@ class Operator:
         return Resolution(report, done)
 
     def resolve(self, plan: Resolution) -> CommitState:
-        """Resolves the batch, after fencing. If the batch counts as done, its open transactions are
-        committed. If it is to be written again, they are aborted. No driver would end them later.
+        """Fences the drivers, and resolves the batch. If the batch is to count as done, its open
+        transactions are committed. If it is to be written again, they are aborted. After the
+        resolution no driver would end these transactions.
 
         Raises RefusedError if the state has changed, if a transaction can't be ended, or if a
-        transaction has ended otherwise since the plan.
+        transaction has ended in the opposite way since the plan.
         """
         report = plan.report
         goal = Resolve(report.key, report.state, frozenset(_contrary(report, plan.done)), plan.done)
@@ -531,8 +541,8 @@ class Operator:
         return report
 
     def reset(self, report: KeyReport) -> None:
-        """Forgets the state of the key, after fencing. Raises RefusedError when the state has
-        changed since the plan.
+        """Fences the drivers, and replaces the state of the key by an empty state. Raises
+        RefusedError if the state has changed since ``report``.
         """
         self._committer.perform(Reset(report.key, report.state))
 
@@ -544,8 +554,7 @@ class Operator:
         return self._log.damage(key, self._client.deadline())
 
     def forget(self, key: str) -> None:
-        """Removes the records of ``key``, whose state can't be decoded, after fencing the key's
-        writers.
+        """Fences the writers of ``key``, and removes its records, which can't be decoded.
 
         Whether the last batch of the key is committed stays unknown.
         """
@@ -562,8 +571,8 @@ def _is_owned(run: str, key: str) -> RefusedError:
 
 
 def _ongoing(found: Iterable[OpenTransaction]) -> tuple[OpenTransaction, ...]:
-    """The Ongoing transactions of ``found``. Transactions in other states are already being ended
-    by their coordinators.
+    """The transactions of ``found`` whose state is Ongoing. Transactions in other states are
+    already being ended by their coordinators.
     """
     return tuple(t for t in found if t.found.state is TransactionState.ONGOING)
 
@@ -573,8 +582,8 @@ def _answer(code: ErrorCode | None) -> str:
 
 
 def _contrary(report: KeyReport, done: bool) -> Sequence[str]:
-    """The transactional ids that the operator has seen to contradict a resolution: with ``done``
-    those whose rows are lost or may be lost, otherwise the committed ones.
+    """The transactional ids of the transactions in ``report`` that can't end as the operator wants.
+    If ``done`` is true, their rows are lost or may be lost. Otherwise they are committed.
     """
     outcomes = (Outcome.LOST, Outcome.UNKNOWN) if done else (Outcome.COMMITTED,)
     return [t.transaction.transactional_id for t in report.with_outcome(*outcomes)]
