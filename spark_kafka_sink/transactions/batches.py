@@ -1,4 +1,4 @@
-"""The batches of one key of the commit log, which is the name of a query or a job.
+"""The batches of one key of the commit log. A key is the name of a query or a job.
 
 Owns: :class:`Batch` and :class:`Block`; the refusal of a batch whose number is out of order; the
 refusal of a batch whose number was committed before with other rows; the content of the decision

@@ -16,7 +16,8 @@ The log keeps the newest state of each key. The states of a batch::
                                      DECIDED N -lose---> PARTIAL N -resolve-> DONE N or DONE N-1
 
 Several writes that are decided together (``spark_kafka_sink.transaction``) are first recorded
-separately: PREPARED N, which is DONE N-1 with parts.
+separately. The state is then called PREPARED N: batch N-1 is done, and some writes of batch N are
+recorded.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ class LogOutcomeUnknownError(CommitOutcomeUnknownError):
 
 
 class LogChangedError(SupersededError):
-    """Another driver has opened the key, or a deposed leader returned an old state. Nothing was
-    written.
+    """Another driver has opened the key, or the state was read from a former leader of the log's
+    partition and is old. Nothing was written.
 
     If the key is opened again, its state shows the owner.
     """
@@ -102,8 +103,9 @@ class Payload:
     payloads.
 
     The payload does not depend on how the rows are split into tasks. ``bytes`` counts keys and
-    values. ``topic`` is empty when each row has its own topic. ``letters`` counts the rows that
-    would become dead letters in each write of the same rows. It is None if the number is unknown.
+    values. ``topic`` is empty when each row has its own topic. ``letters`` is the number of rows
+    that a write turns into dead letters. It is the same for each write of the same rows. It is None
+    if the number is unknown.
     """
 
     rows: int = 0
@@ -216,8 +218,8 @@ class CommitState:
 
     @property
     def newest_run(self) -> str:
-        """The run id of the owner, or of the run that was aborted last. Empty if no run is
-        known.
+        """The run id of the key's owner. If the key has no owner, the id of the run that was
+        aborted last. Empty if no run is known.
         """
         return self.run_id or (self.superseded[-1] if self.superseded else "")
 
@@ -337,8 +339,8 @@ class CommitState:
     def with_part(self, number: int, token: str, part: Part) -> CommitState:
         """The state with one more prepared write of the block ``token`` of batch ``number``.
 
-        Parts of another block are dropped. That block was abandoned, or its decision will fail
-        because its parts are missing.
+        If the state has writes of another block, these are dropped. The other block was abandoned,
+        or its decision will fail because its writes are missing.
         """
         self._require(Phase.DONE)
         others = (p for p in self.parts_by(number, token) if not part.name or p.name != part.name)
@@ -469,10 +471,10 @@ class CommitState:
         """Decodes the state of ``key`` from ``value`` and ``parts``. If a part belongs to another
         block than the block in ``value``, the part is a leftover and is ignored.
 
-        Raises CommitLogError for bytes of a newer version, and for bytes that are not a state. Also
-        raises CommitLogError for bytes that name a transaction of another key. Otherwise a
-        principal with the right to write to the topic could end other clients' transactions with
-        the driver's rights.
+        Raises CommitLogError in three cases: a newer version has written the bytes, the bytes are
+        not a state, or they name a transaction of another key. Without the last check, a principal
+        with the right to write to the topic could end other clients' transactions with the driver's
+        rights.
         """
         try:
             fields: dict[str, Any] = json.loads(value)

@@ -3,9 +3,10 @@
 Owns: the rounds of EndTxn and DescribeTransactions, and the ages at which a decision is committed
 or undone. Never: the decision (``committer.py``), the meaning of a response (``outcomes.py``).
 
-Two drivers may end the same decision at the same time. One commits its decision, while another
-driver that has just started finds the transactions close to their timeout, and undoes the decision.
-Without a rule for both drivers, the batch would be committed in part::
+To *undo* a decision means to abort all its transactions. Two drivers may end the same decision at
+the same time. One commits its decision, while another driver that has just started finds the
+transactions close to their timeout, and undoes the decision. Without a rule for both drivers, the
+batch would be committed in part::
 
     A decides; the coordinators load for so long that A sends EndTxn(commit) again and again
     B starts: all are open, and about to time out. It sends EndTxn(abort)
@@ -13,9 +14,9 @@ Without a rule for both drivers, the batch would be committed in part::
 
 So both drivers check the ages of the transactions, and follow "Times" of
 docs/design/commit-protocol.md. (In the following, m is the margin of ``lease.py``.) No driver sends
-EndTxn(commit) after timeout - 3m/8. After that age, each driver waits until a request on its way
-has arrived. No driver sends EndTxn(abort) before timeout - m/4 or after timeout - m/8, unless a
-transaction was aborted.
+EndTxn(commit) after timeout - 3m/8. After that age, each driver waits until an EndTxn that was sent
+earlier has arrived. No driver sends EndTxn(abort) before timeout - m/4 or after timeout - m/8,
+unless a transaction was aborted.
 
 When B checks again, A has sent nothing for m/8, so B sees all transactions that A has committed. If
 A has committed at least one transaction, both drivers commit the others, at any age. If A has

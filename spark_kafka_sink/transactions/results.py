@@ -144,7 +144,7 @@ class VersionLeftOut:
 @dataclass(frozen=True, slots=True)
 class VersionForgotten:
     """Reason: the job's version ``number`` (txnVersion) is older than ``oldest``, the oldest
-    version in the commit log. So it is unknown whether it was ever written.
+    version in the commit log. So it is unknown whether version ``number`` was ever written.
     """
 
     number: int

@@ -62,9 +62,10 @@ def _expected(_: CommitState) -> None:
 class RollForward:
     """Goal: end the decided batch that the commit log has for ``key``, if there is one.
 
-    The batch is committed or undone (aborted, to be written again). With ``only_lost``, it is
-    undone only if brokers have already aborted some of its transactions. ``refusal`` is called with
-    the state. It returns None, or the reason why the caller can't continue from this state.
+    The transactions of the batch are all committed, or all aborted. After an abort the batch is
+    written again. If ``only_lost`` is true, they are aborted only if brokers have already aborted
+    some of them. ``refusal`` is called with the state. It returns None, or the reason why the
+    caller can't continue from this state.
     """
 
     key: str
@@ -317,8 +318,8 @@ class Remove:
 class Confirm:
     """Step: check that the state is the newest state of the key in the commit log.
 
-    A broker that has led the log's partition before may return an old state, but it does not accept
-    a write. So the step writes the unchanged state, and aborts that write.
+    A former leader of the log's partition may return an old state, but it does not accept a write.
+    So the step writes the unchanged state, and aborts that write.
     """
 
 

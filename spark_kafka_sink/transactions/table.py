@@ -268,9 +268,10 @@ def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
 def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
     """If the batch is committed, open transactions are aborted, and the commit returns. These are
     the open transactions of superseded runs, which are runs that may not commit any more, and of
-    this run. A write of a block aborts no transaction, because its batch is not over. A version
-    (txnVersion) does not abort the open transactions of its own run at first. If there are any, it
-    first adds its run to the list `superseded`, and then aborts them.
+    this run. A write of a block aborts no transaction, because its batch is not over. The commit of
+    a version (txnVersion) does not abort the open transactions of its own run at first. If there
+    are any, the commit adds the run to the list `superseded` in the state of the key, and then
+    aborts them.
 
     Another thread of the driver may write the next version in the same run. Without the entry in
     the list, this could happen::
@@ -379,16 +380,18 @@ def it_is_done(goal: CommitBatch, view: View) -> Step | None:
 
 
 def it_is_a_write_of_a_block(goal: CommitBatch, view: View) -> Step | None:
-    """If the batch is one write of a `transaction` block, its run becomes the owner of the key, and
-    the write is recorded in the log. The end of the block decides it.
+    """If the batch is one write of a `transaction` block, its run becomes the owner of the key:
+    commits of the earlier owner are refused from then on. The write is recorded in the log. The end
+    of the block decides it.
     """
     return _record(goal, view) if goal.batch.is_recorded_only else None
 
 
 def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
     """The driver's own transactions are prepared, and all transactions are checked. Then DECIDED is
-    written, with this run as the owner of the key. A batch without transactions is written as done.
-    A txnVersion without transactions is not written, because its rows may come later.
+    written, with this run as the owner of the key: commits of the earlier owner are refused from
+    then on. A batch without transactions is written as done. A txnVersion without transactions is
+    not written, because its rows may come later.
     """
     state = _taken_over(goal, view)
     decision = decision_of(goal.batch, state)
@@ -474,9 +477,9 @@ def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
-    """All other open transactions of this run are aborted, and also of superseded runs: runs that
-    may not commit any more. A roll-forward of an earlier batch may have left such transactions
-    open.
+    """All other open transactions of this run are aborted. So are the open transactions of
+    superseded runs, which are runs that may not commit any more: a roll-forward of an earlier batch
+    may have left them open.
     """
     owner = goal.owner
     if view.sweeps:
@@ -485,9 +488,9 @@ def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
-    """If tasks of the batch may still run, the open transactions of this run and of superseded runs
-    are aborted a second time after Spark has killed the tasks. Until then, a task that has sent no
-    commit message may open a transaction.
+    """If tasks of the batch may still run, the open transactions of this run and of superseded
+    runs, which may not commit any more, are aborted a second time after Spark has killed the tasks.
+    Until then, a task that has sent no commit message may open a transaction.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
@@ -552,8 +555,8 @@ def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
 
 
 def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """The open transactions of the batch and of all superseded runs are aborted. They are aborted a
-    second time after Spark has killed the tasks.
+    """The open transactions of the batch are aborted, and also of all superseded runs, which may
+    not commit any more. They are aborted a second time after Spark has killed the tasks.
     """
     # (Of a later plan: the log has lost records, and a state does not judge it.)
     late = frozenset(one for one in _undecided(view) if not _is_superseded(one, view.state))
@@ -608,7 +611,8 @@ def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
 
 def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
     """The operator's transactions are aborted, except for transactions that a decision names, and
-    transactions of the run that owns the key. With `--force`, the operator can include these, too.
+    transactions of the run that owns the key and may still commit. With `--force`, the operator can
+    include these, too.
     """
     if view.by_hand is not None:
         return None
@@ -701,10 +705,10 @@ def the_state_has_changed(goal: Reset, view: View) -> Step | None:
 
 
 def it_is_to_be_reset(goal: Reset, view: View) -> Step | None:
-    """The state is replaced by an empty state with a higher generation, so that no batch that was
-    planned before can be committed. The key of a job without txnAppId is removed instead. If this
-    job still runs, it can then commit, even if its run was aborted. The command's question to the
-    operator says so.
+    """The state is replaced by an empty state with a higher generation, a number in the state. So
+    no batch that was planned before the reset can be committed. The key of a job without txnAppId
+    is removed instead. If this job still runs, it can then commit, even if its run was aborted. The
+    command's question to the operator says so.
     """
     state = None if _is_of_job(goal) else view.state.forgotten(view.wall_ms)
     return Write(state, Writing.RESET)

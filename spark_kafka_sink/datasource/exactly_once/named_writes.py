@@ -76,9 +76,9 @@ class NamedWrites:
 
     @contextmanager
     def open(self, place: Place, described: str) -> Iterator[None]:
-        """Registers a running write while the block runs. Raises ConfigError if another write with
-        that name is running, because the rows of both would be mixed. For example, two threads or
-        two queries may use one name.
+        """Registers a running write until the ``with`` block ends. Raises ConfigError if another
+        write with that name is running, because the rows of both would be mixed. For example, two
+        threads or two queries may use one name.
 
         ``described`` is a text about this write, such as ``transaction('orders') at job.py:12 in
         thread MainThread``. If another write with that name starts, its error shows this text.

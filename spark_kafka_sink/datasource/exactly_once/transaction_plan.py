@@ -54,10 +54,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TransactionPlan:
-    """The plan of one batch or micro-batch, which Spark sends to the tasks. Immutable and
-    picklable.
+    """The facts about one batch or micro-batch that the driver determines before the tasks begin.
+    Spark sends them to the tasks. Immutable and picklable.
 
-    - ``key`` is the key in the commit log, and ``state`` the key's state at planning.
+    - ``key`` is the key in the commit log, and ``state`` the key's state at that time.
     - ``context`` identifies the run and the query of a batch job. ``number`` is the job's
       txnVersion, or the micro-batch's id in ``foreach_batch``. Both are None in streams.
     - ``driver`` is the token of ``driver_identity``.
@@ -348,9 +348,8 @@ def _numbering(context: WriteContext | None, config: SinkConfig, *, streaming: b
 
 
 def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str:
-    """The run id of a batch job. If the same driver wrote the previous txnVersion of this key, the
-    job continues the run of that version. So the workers of the driver can reuse their
-    transactional ids.
+    """The run id of a batch job. If the same driver wrote the previous txnVersion of this key, it
+    is the run id of that version. So the workers of the driver can reuse their transactional ids.
     """
     if numbering is Numbering.ONCE or not driver:
         return job

@@ -404,8 +404,8 @@ class CommitLog:
 
 
 class _ConfirmedError(Exception):
-    """Raised inside :meth:`LogSession.confirm` to abort the transaction that it has written. By
-    then, the broker has accepted the record, which shows that the session's state is the newest.
+    """Raised inside :meth:`LogSession.confirm`, so that the transaction with the confirming record
+    is aborted. By then, the broker has accepted this record, so the session's state is the newest.
     """
 
 
@@ -498,7 +498,7 @@ class LogSession:
         """Checks that :attr:`state` is the newest state of the key. Raises LogChangedError if it is
         an old state, which a former leader of the partition has returned.
 
-        Such a broker does not accept a write. So this method produces the unchanged state in a
+        A former leader does not accept a write. So this method produces the unchanged state in a
         transaction, and aborts that transaction. If this session has written before, its state is
         known to be the newest, and nothing is sent.
         """

@@ -24,8 +24,8 @@ _PIECE: Final = b'{"part":'
 
 
 def key_of(record_key: bytes) -> bytes:
-    """The log's key that a record belongs to. For the record key ``b"orders#w0"`` it is
-    ``b"orders"``.
+    """Returns the key in the commit log that a record belongs to, such as ``b"orders"`` for the
+    record key ``b"orders#w0"``.
     """
     return record_key.partition(b"#")[0]
 

@@ -6,19 +6,19 @@ Owns: :class:`LogSnapshot` (the records of some keys, and the offset up to which
 **The end** is the high watermark in the response to ListOffsets. The high watermark in a Fetch
 response may be too low if the leader was just elected. ListOffsets fails until such a leader has
 caught up (KIP-207). A broker that no longer leads the partition, and does not know that yet,
-returns an old end. Only a write detects that (:meth:`LogReader.has_records`). The first Fetch is
-sent right after ListOffsets, on the same connection. The leader answers in order, so the Fetch has
-all records below the end.
+returns an old end. Only a write detects such a broker. The first Fetch is sent right after
+ListOffsets, on the same connection. The leader answers in order, so the Fetch has all records below
+the end.
 
 **Uncommitted records** are read as well. The commit or abort marker of each transaction decides
 whether its records count. A read_committed reader would wait for every open transaction in the
 partition, including a transaction that a crashed writer of another key left open. This reader waits
 only for transactions of the keys that it reads.
 
-**A snapshot** is the result of a read, and the next read begins at its end. So the partition is not
-read from its beginning again. A snapshot is used only if the topic has the same id and the log
-still has the snapshot's offset. Compaction does no harm: it removes a record only if a newer record
-of the same key follows, and the next read gets the newer record.
+**A snapshot** is the result of a read, and the next read begins at the snapshot's ``next_offset``.
+So the partition is not read from its beginning again. A snapshot is used only if the topic has the
+same id and the log still has the snapshot's offset. Compaction does no harm: it removes a record
+only if a newer record of the same key follows, and the next read gets the newer record.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class Inspector:
         """Reads the state of the tasks' transactions ``ids`` from their coordinators. Returns the
         open transactions, oldest first. With ``all_``, also returns ended transactions.
 
-        ``states`` are the states of their keys in the commit log.
+        ``states`` has the states in the commit log, by key, for the keys of these transactions.
         """
         if not ids:
             return ()

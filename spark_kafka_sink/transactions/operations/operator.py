@@ -417,7 +417,8 @@ class Operator:
         """Aborts the planned transactions, key by key. For each key, fences its writers, checks the
         transactions again, records their runs as aborted, and then aborts the transactions.
 
-        * KafkaTimeoutError, AuthorizationError: from brokers.
+        * KafkaTimeoutError: a broker does not respond in time.
+        * AuthorizationError: a right is missing.
         * SupersededError: other processes keep opening the key.
 
         If there are several keys, an error with one key is not raised. The result then has the
