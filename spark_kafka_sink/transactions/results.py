@@ -26,7 +26,7 @@ from spark_kafka_sink.transactions.outcomes import is_committed, is_lost, is_pre
 
 
 class Visible(Enum):
-    """The rows of one write that read_committed consumers see. LATER and UNKNOWN may still
+    """How many rows of one write read_committed consumers see. LATER and UNKNOWN may still
     change.
     """
 
