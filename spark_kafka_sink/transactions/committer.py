@@ -91,7 +91,8 @@ KILLED_AFTER_MS: Final = 5_000
 
 
 class Committer:
-    """Commits, aborts and rolls forward batches, with requests over the connections of ``client``.
+    """Commits and aborts batches, and ends the decided batches of earlier drivers. Sends its
+    requests over the connections of ``client``.
 
     Each step before a decision may take max.block.ms. The commit of a decided batch may take
     delivery.timeout.ms. The age of a transaction has a separate limit (``lease.py``).

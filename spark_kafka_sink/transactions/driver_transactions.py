@@ -76,6 +76,8 @@ def prepare(
     """Begins a transaction with the id ``transactional_id``, and writes ``content`` in it. Returns
     the open transaction.
 
+    Raises one of these errors:
+
     * AuthorizationError: a right is missing. The error names it.
     * ProducerFencedError: another producer has taken over the id.
     * ConfigError: the timeout is above the broker's limit.

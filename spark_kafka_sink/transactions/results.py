@@ -154,8 +154,8 @@ class VersionForgotten:
 
 @dataclass(frozen=True, slots=True)
 class NotTheNextOne:
-    """Reason: batch ``number`` of ``query`` does not follow the last done batch of the key, which
-    is ``last_done`` of the query ``done_query``.
+    """Reason: the last done batch of the key is batch ``last_done`` of the query ``done_query``.
+    Batch ``number`` of ``query`` can't follow it.
     """
 
     number: int

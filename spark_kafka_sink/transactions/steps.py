@@ -139,7 +139,7 @@ class Resolve:
 @dataclass(frozen=True, slots=True)
 class Reset:
     """Goal of an operator: replace the state of ``key`` by an empty state. ``planned`` is the state
-    that the operator has seen. If it has changed, the goal fails.
+    that the operator has seen. If the key has another state now, the command fails.
     """
 
     key: str

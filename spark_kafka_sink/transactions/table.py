@@ -478,8 +478,8 @@ def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
     """All other open transactions of this run are aborted. So are the open transactions of
-    superseded runs, which are runs that may not commit any more: a roll-forward of an earlier batch
-    may have left them open.
+    superseded runs, which are runs that may not commit any more. A driver that completes a batch of
+    an earlier driver leaves such transactions open.
     """
     owner = goal.owner
     if view.sweeps:

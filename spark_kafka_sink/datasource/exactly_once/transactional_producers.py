@@ -98,9 +98,10 @@ class WorkerIds:
     """The transactional ids that this worker process has used. ``token`` is unique for the process,
     and is a part of each id. ``_lock`` guards all fields.
 
-    An entry is never removed: if an id had no entry, it would be used again. A run has as many
-    entries as its largest micro-batch had tasks in this process. In the first micro-batch of a run,
-    the ids still have the generation of the previous run, so they have separate entries.
+    Each used id has an entry, which is never removed: without its entry, the id would be used
+    again. A run has as many entries as its largest micro-batch had tasks in this process. In the
+    first micro-batch of a run, the ids still have the generation of the previous run, so they have
+    separate entries. The generation is a number in the commit log that grows when a run takes over.
     """
 
     def __init__(self, token: str = "") -> None:

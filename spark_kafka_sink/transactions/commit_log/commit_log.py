@@ -469,6 +469,8 @@ class LogSession:
         raises an exception, the records are not committed. If this process stops before it ends the
         transaction, a broker aborts the transaction after a timeout of seconds (``lease_ms``).
 
+        Raises one of these errors:
+
         * LogChangedError: another session has opened the key, or :attr:`state` is not the newest
           state, because a former leader of the partition has returned it. Nothing is written.
         * LogOutcomeUnknownError: it is unknown whether the new state is written.

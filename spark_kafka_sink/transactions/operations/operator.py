@@ -191,6 +191,8 @@ class Operator:
         log, because the batch's driver or another command may have ended the batch since
         ``report``.
 
+        Raises one of these errors:
+
         * PartialCommitError: only a part of the batch is committed.
         * CommitOutcomeUnknownError: some outcomes are unknown.
         * RefusedError: another driver or command has ended the batch, and not all of it is
@@ -416,6 +418,8 @@ class Operator:
     def end(self, plan: EndPlan) -> Aborted:
         """Aborts the planned transactions, key by key. For each key, fences its writers, checks the
         transactions again, records their runs as aborted, and then aborts the transactions.
+
+        Raises one of these errors:
 
         * KafkaTimeoutError: a broker does not respond in time.
         * AuthorizationError: a right is missing.
