@@ -170,7 +170,8 @@ plt.show()
 # MAGIC %md
 # MAGIC ## A stream
 # MAGIC
-# MAGIC The next cell writes a stream. It has the same options and a checkpoint. It stops after three micro-batches.
+# MAGIC The next cell writes a stream. A stream accepts the same options of kprod as a batch, and also needs a checkpoint. The
+# MAGIC cell stops the stream after three micro-batches.
 
 # COMMAND ----------
 
@@ -197,7 +198,8 @@ assert sum(rows_in(stream_topic).values()) >= 3000
 # MAGIC
 # MAGIC The next cell writes each micro-batch with a function. Use `foreachBatch` if the query has the output mode `update`,
 # MAGIC because Spark refuses this mode for Python sinks. Also use it if each micro-batch goes to several topics (two
-# MAGIC topics). The rows in the next cell have no key, so each task writes its rows to one partition.
+# MAGIC topics). The rows in the next cell have no key. A task sends a full batch of such rows to one
+# MAGIC partition, and here each task has too few rows for a second batch. So the rows of a task are in one partition.
 
 # COMMAND ----------
 

@@ -92,9 +92,9 @@ for part in range(3):
 # MAGIC %md
 # MAGIC ## The function
 # MAGIC
-# MAGIC The next cell has the function. The `transaction` block has a name. Use the same name after a restart, because the sink
-# MAGIC finds its state by the name. The function persists the batch, because it reads the batch twice. In micro-batch 1, the
-# MAGIC function fails once between the two writes, on purpose.
+# MAGIC The next cell has the function. The `transaction` block has a name. Use the same name after a restart of the query: by
+# MAGIC this name, the sink finds the micro-batches that are already committed. The function persists the batch, because it
+# MAGIC reads the batch twice. In micro-batch 1, the function fails once between the two writes, on purpose.
 
 # COMMAND ----------
 
@@ -223,6 +223,6 @@ assert visible["order"] + visible["payment"] == Counter(range(3000))
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC The brokers commit the transactions of the two topics one after the other. So for some milliseconds, a consumer can see
-# MAGIC only the first write. Several writes, one decision has the rules
-# MAGIC for a `transaction` block.
+# MAGIC The brokers commit the transactions of the two topics one after the other. So after the commit has begun, a consumer may
+# MAGIC see only the rows of the first write for some milliseconds. Several writes, one
+# MAGIC decision has the rules for a `transaction` block.
