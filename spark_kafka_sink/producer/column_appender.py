@@ -1,4 +1,4 @@
-"""Appends rows of columns to the accumulator, in chunks of a few MiB.
+"""Appends the rows of ``send_columns`` to the accumulator, in chunks of a few MiB.
 
 Owns: the size of a chunk, the steps for each chunk, and the writer's wait for input. The steps are:
 wait for metadata, choose partitions, group the rows by partition, allocate memory, read the
@@ -59,7 +59,7 @@ _ROWS_OF_A_SLICE = 32
 
 
 class ColumnAppender:
-    """Appends rows of columns to the accumulator, in chunks of a few MiB."""
+    """Appends the rows of ``send_columns`` to the accumulator, in chunks of a few MiB."""
 
     def __init__(
         self,

@@ -62,11 +62,12 @@ class ProducerInterceptor:
     def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
         """Called when a record of ``send`` was acknowledged or has failed (``error`` is not None).
 
-        Rows of columns are reported by batch, with one call: ``metadata.record_count`` is the
-        number of rows, and ``metadata.offset`` the offset of the first row.
+        For rows of ``send_columns``, the method is called once for each batch:
+        ``metadata.record_count`` is the number of rows, and ``metadata.offset`` the offset of the
+        first row.
 
         The method may have a third parameter. It then receives the record's headers, read-only
-        (KIP-512). For rows of columns, these headers are empty.
+        (KIP-512). For rows of ``send_columns``, these headers are empty.
         """
 
     def configure(self, configs: Mapping[str, object]) -> None:
@@ -179,8 +180,8 @@ class Interceptors:
     def on_acknowledgement(
         self, metadata: RecordMetadata, error: KafkaError | None, headers: Headers = NO_HEADERS
     ) -> None:
-        """Calls ``on_acknowledgement`` of all interceptors, for one record of ``send`` or for a
-        batch of columns.
+        """Calls ``on_acknowledgement`` of all interceptors, for one record of ``send``, or for one
+        batch with rows of ``send_columns``.
         """
         for method, takes_headers in self._acknowledged:
             try:

@@ -599,8 +599,9 @@ class KafkaProducer:
         self._parts.wakeup()
 
     def waiting_for_input(self, delay_ms: int = 0) -> WaitingForInput:
-        """A context manager in which the caller waits for its next rows. For batches with only rows
-        of columns, linger.ms is counted only during this wait (docs/design/batches.md).
+        """A context manager in which the caller waits for its next rows. For batches that have only
+        rows of :meth:`send_columns`, linger.ms is counted only during this wait
+        (docs/design/batches.md).
 
         ``delay_ms`` is the time from the beginning of the wait until linger.ms begins.
         """
@@ -648,8 +649,9 @@ class KafkaProducer:
         If ``timeout_ms`` is None, the limit is delivery.timeout.ms. The queued records fail
         immediately in these cases: ``timeout_ms`` is 0, a callback calls this method, or Ctrl-C
         interrupts it. An open transaction is aborted. The method does not raise the errors of
-        records. The future of a record has its error. For the errors of rows of columns, call
-        :meth:`flush` first. In a forked child process the method does nothing.
+        records. The future of a record has its error. For the errors of rows of
+        :meth:`send_columns`, call :meth:`flush` first. In a forked child process the method does
+        nothing.
         """
         life = self._lifecycle
         if life.closed or life.is_forked:

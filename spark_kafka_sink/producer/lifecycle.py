@@ -13,8 +13,8 @@ If a batch fails permanently, the effect depends on the batch (DESIGN.md, rule R
 - Records of ``send`` fail, and later records can still be sent. An idempotent producer continues
   with a new epoch, because brokers accept no gap in the sequence numbers
   (``transaction_manager.py``).
-- Rows of columns belong to a task attempt. The whole attempt fails. Unacknowledged rows fail, and
-  every method except ``close`` raises the error.
+- Rows of ``send_columns`` belong to a task attempt. The whole attempt fails. Unacknowledged rows
+  fail, and every method except ``close`` raises the error.
 - In a transaction, the transaction can then only be aborted. After ``abort_transaction`` the
   producer can be used again.
 """

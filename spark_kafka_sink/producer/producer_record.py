@@ -81,7 +81,7 @@ class Headers:
             )
 
 
-#: Empty read-only headers. Interceptors get them for rows of columns.
+#: Empty read-only headers. Interceptors get them for rows of ``send_columns``.
 NO_HEADERS = Headers()
 NO_HEADERS.set_read_only()
 
@@ -244,8 +244,8 @@ class RecordMetadata(NamedTuple):
     ``timestamp`` is the timestamp of the record. For a topic with LogAppendTime, ``timestamp`` is
     the broker's time. After an error, ``timestamp`` is -1. The size of a null key or value is -1.
 
-    Interceptors also get one such object for a whole batch of columns. In this object,
-    ``record_count`` is the number of rows, and ``offset`` the offset of the first row.
+    Interceptors also get one such object for each batch with rows of ``send_columns``. In this
+    object, ``record_count`` is the number of rows, and ``offset`` the offset of the first row.
 
     The class is a tuple because a tuple is created fast, and each callback needs a new object.
     """

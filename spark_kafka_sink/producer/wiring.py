@@ -239,7 +239,9 @@ class ProducerParts:
         self.load = PartitionLoad(config, lambda: self.metadata.cluster, self.accumulator, clock)
 
     def _make_appenders(self, serializers: tuple[Serializer, Serializer]) -> None:
-        """Creates the components that add rows of columns and single records to batches."""
+        """Creates the components that add the rows of ``send_columns`` and the records of ``send``
+        to batches.
+        """
         config, wakeup = self.config, self.link.wakeup
         self.waiting = WaitingForInput(self.accumulator, self.clock, wakeup)
         self.columns = ColumnAppender(

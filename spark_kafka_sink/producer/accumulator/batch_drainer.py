@@ -285,8 +285,8 @@ class BatchDrainer:
         the batch is not full.
 
         A batch with a record of ``send`` is sent even before linger.ms is over, as in Java
-        (drainBatchesForOneNode). The writer is still filling a batch that has only rows of columns.
-        So such a batch is sent only if it has been open for too long.
+        (drainBatchesForOneNode). The writer is still filling a batch that has only rows of
+        ``send_columns``. So such a batch is sent only if it has been open for too long.
         """
         return batch.records is not None or self._filler.open_left(batch, now) <= 0
 

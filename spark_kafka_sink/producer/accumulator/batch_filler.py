@@ -187,7 +187,7 @@ class BatchFiller:
         #: True if a writer of columns has called :meth:`positions` and has not called
         #: :meth:`append` yet. Guarded by the lock.
         self._writer_encodes = False
-        #: The number of rows of columns that were appended so far.
+        #: The number of rows of ``send_columns`` that were appended so far.
         self.appended_records = 0
         self.codec = Codec.of(config)
         self._uncompressed = self.codec.is_none
@@ -352,11 +352,11 @@ class BatchFiller:
         """The time in ms until the open ``batch`` must be sent, even if it is not full.
 
         For a batch with a record of ``send``, the limit is linger.ms, counted from the batch's
-        creation, as in Java. For a batch that has only rows of columns, the limit is longer,
-        usually one second (MAX_OPEN_MS). This limit is doubled while the writer encodes rows,
-        between :meth:`positions` and :meth:`append`. If the batch were sent during this time, the
-        writer would have to encode the rows again. There is always a limit, because the writer may
-        fail before it calls :meth:`append`.
+        creation, as in Java. For a batch that has only rows of ``send_columns``, the limit is
+        longer, usually one second (MAX_OPEN_MS). This limit is doubled while the writer encodes
+        rows, between :meth:`positions` and :meth:`append`. If the batch were sent during this time,
+        the writer would have to encode the rows again. There is always a limit, because the writer
+        may fail before it calls :meth:`append`.
         """
         if batch.records is not None:
             return self._linger_ms - (now - batch.created_ms)

@@ -9,9 +9,9 @@ The record bytes do not change after the batch is closed (DESIGN.md, rule R1). T
 and the sequence number. It is written when the batch is drained for the first time. A retry sends
 the same objects again.
 
-A batch may have rows of columns, records of ``send``, or both. Only records of ``send`` have
-futures and callbacks. The object ``records`` has these records, and the batch notifies it of the
-outcome.
+A batch may have rows of ``send_columns``, records of ``send``, or both. Only records of ``send``
+have futures and callbacks. The object ``records`` has these records, and the batch notifies it of
+the outcome.
 """
 
 from __future__ import annotations
@@ -193,8 +193,8 @@ class ProducerBatch:
         self.error: KafkaError | None = None
         self.record_errors: Sequence[RecordError] = ()
         #: The estimated size in bytes of a batch that has only the largest record of this batch
-        #: (Java's maxRecordSize). For rows of columns, the largest record of the whole chunk is
-        #: used.
+        #: (Java's maxRecordSize). For rows of ``send_columns``, the largest record of the whole
+        #: chunk is used.
         self.largest_record = 0
         self.records: BatchRecords | None = None
         self.size_in_bytes = HEADER_SIZE

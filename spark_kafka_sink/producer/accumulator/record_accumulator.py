@@ -309,8 +309,9 @@ class RecordAccumulator:
         #: The time (monotonic ms) before which no queued batch expires. It can be read without the
         #: lock.
         self.next_expiry_ms = NEVER
-        #: ``has_columns`` is True after rows of columns were appended, and ``has_records`` after a
-        #: record of ``send`` was appended. The maximum age of a batch is different for the two.
+        #: ``has_columns`` is True after rows of ``send_columns`` were appended, and ``has_records``
+        #: after a record of ``send`` was appended. The maximum age of a batch is different for the
+        #: two.
         self.has_columns = False
         self.has_records = False
         self.writer_waiting_since: int | None = None

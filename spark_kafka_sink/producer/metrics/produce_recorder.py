@@ -40,7 +40,7 @@ class ProduceRecorder:
 
     The recorder implements ``BatchListener``: a batch calls the recorder after the futures of the
     batch are completed. The recorder also notifies the interceptors of the outcome of batches with
-    rows of columns. One lock (``_lock``) guards the counts.
+    rows of ``send_columns``. One lock (``_lock``) guards the counts.
     """
 
     def __init__(

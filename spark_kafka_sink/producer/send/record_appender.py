@@ -3,8 +3,8 @@
 Owns: the steps of ``send``: wait for metadata, serialize, choose the partition, check the size,
 make the headers read-only, allocate memory, and append to a batch under the accumulator's lock. If
 a step fails, this module also notifies the callback and the interceptors. Thread-safe. Never:
-opening and closing a batch (``batch_filler.py``), sending a request, appending rows of columns
-(``column_appender.py``).
+opening and closing a batch (``batch_filler.py``), sending a request, appending rows of
+``send_columns`` (``column_appender.py``).
 
 max.block.ms limits the sum of the waits for metadata and for memory in one call of ``send``.
 """

@@ -1,7 +1,7 @@
 """Serializers for the keys and values of single records (Java's ``common.serialization``).
 
 Owns: the built-in serializers, with Java's class names and with short names, and the import of a
-user's serializer class. Never: rows of columns. Their values are already bytes or strings.
+user's serializer class. Never: rows of ``send_columns``, whose values are already bytes or strings.
 
 Numbers are big-endian, as in Java. If a key or value is None, null is written, and no serializer is
 called.

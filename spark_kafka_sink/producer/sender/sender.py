@@ -12,9 +12,9 @@ calls the handlers of responses.
 The loop differs from Java's ``Sender`` in three points (DESIGN.md, rules R1 and R2):
 
 * The bytes of a batch never change. A retry sends the same objects.
-* If a batch with rows of columns fails permanently, an idempotent producer fails too. The loop
-  stops, and the connections are closed, so that no Produce request of the failed attempt stays in
-  flight. All batches and waiting calls fail with the error. An unexpected exception has the same
+* If a batch with rows of ``send_columns`` fails permanently, an idempotent producer fails too. The
+  loop stops, and the connections are closed, so that no Produce request of the failed attempt stays
+  in flight. All batches and waiting calls fail with the error. An unexpected exception has the same
   effect.
 * If no batch can be sent now, the loop waits in ``client.poll`` for a response that allows the next
   batch. (Java's loop polls without waiting.)
@@ -702,8 +702,8 @@ class Sender:
 
         In a transaction, the transaction can then only be aborted. Without a transaction, there are
         two cases. If the batch has only records of ``send``, each future has the error, and the
-        partition changes to the next producer epoch. If it has rows of columns, the producer fails
-        (DESIGN.md, rule R2).
+        partition changes to the next producer epoch. If the batch has rows of ``send_columns``, the
+        producer fails (DESIGN.md, rule R2).
 
         The transaction is marked as failed before the batch is reported. Otherwise a flush that
         waits for the batch could return first. The writer would then prepare the transaction, as if
@@ -735,9 +735,9 @@ class Sender:
         """Returns True if an idempotent producer can continue after ``batch`` has failed with
         ``error``.
 
-        The producer can't continue if ``batch`` has rows of columns. It also can't continue if
-        another batch of the partition has rows of columns and no known outcome. Rows of columns
-        never get a new sequence number (DESIGN.md, rule R2).
+        The producer can't continue if ``batch`` has rows of ``send_columns``. The producer also
+        can't continue if another batch of the partition has such rows and no known outcome. Such
+        rows never get a new sequence number (DESIGN.md, rule R2).
         """
         beside = manager.unresolved(batch.tp) if batch.has_sequence else []
         return not is_fatal(error) and all(one.has_futures_only for one in (batch, *beside))

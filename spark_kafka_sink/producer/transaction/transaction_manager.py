@@ -11,9 +11,10 @@ backoff, encoding.
 If a batch fails permanently, its sequence numbers are missing in the log. Brokers then reject all
 later batches of the partition. There are three cases:
 
-* A batch of ``send`` without a transaction: the producer raises its epoch, as Java's producer does,
-  and the partition changes to the new epoch.
-* A batch with rows of columns without a transaction: the producer fails (DESIGN.md, rule R2).
+* A batch that is not in a transaction, and has only records of ``send``: the producer raises its
+  epoch, as Java's producer does, and the partition changes to the new epoch.
+* A batch that is not in a transaction, and has rows of ``send_columns``: the producer fails
+  (DESIGN.md, rule R2).
 * A batch in a transaction: the transaction can only be aborted. The producer then continues with
   the producer id and epoch that the coordinator returns.
 
@@ -549,8 +550,8 @@ class TransactionManager:
         producer has raised its epoch. The producer raises its epoch after a batch of another
         partition has failed.
 
-        Returns False if a batch of the partition has rows of columns. Such rows never get a new
-        sequence number, so the partition can't change to the new epoch.
+        Returns False if a batch of the partition has rows of ``send_columns``. Such rows never get
+        a new sequence number, so the partition can't change to the new epoch.
         """
         return (
             self._transactional_id is None
