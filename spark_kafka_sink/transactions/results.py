@@ -80,8 +80,9 @@ _VISIBLE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LogLost:
-    """Reason: the commit log has lost the state of the key. The generation is a number in the state
-    that only grows. It is now smaller than ``generation``, its value when the batch was planned.
+    """The reason why a commit or the planning of a batch fails: the commit log has lost the state
+    of the key. The generation is a number in the state that only grows. It is now smaller than
+    ``generation``, its value when the batch was planned.
     """
 
     generation: int
@@ -89,8 +90,9 @@ class LogLost:
 
 @dataclass(frozen=True, slots=True)
 class RunAborted:
-    """Reason: the commit log has ``run`` in the list of runs that may not commit any more. No other
-    run has taken over the key since ``run`` planned its batch.
+    """The reason why a commit or the planning of a batch fails: the commit log has ``run`` in the
+    list of runs that may not commit any more. No other run has taken over the key since ``run``
+    planned its batch.
 
     If ``is_certain`` is true, ``run`` was aborted. Otherwise ``run`` was aborted, or another run
     had taken over before ``run`` planned its batch.
@@ -103,9 +105,10 @@ class RunAborted:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """Reason: ``run`` planned its batch at ``generation``, and the log has the later generation
-    ``newest_generation``. The generation is a number that grows when a run takes over the key.
-    ``owner`` is the run that owns the key now, or empty.
+    """The reason why a commit or the planning of a batch fails: ``run`` planned its batch at
+    ``generation``, and the log has the later generation ``newest_generation``. The generation is a
+    number that grows when a run takes over the key. ``owner`` is the run that owns the key now, or
+    empty.
 
     If ``is_certain`` is true, ``owner`` is another run, and has taken over since the planning.
     Otherwise perhaps no other run has taken over, because the generation also grows when many runs
@@ -123,8 +126,8 @@ class TakenOver:
 
 @dataclass(frozen=True, slots=True)
 class WrittenMeanwhile:
-    """Reason: while batch ``number`` was being written, another run committed the later batch
-    ``last_done``.
+    """The reason why a commit fails: while batch ``number`` was being written, another run
+    committed the later batch ``last_done``.
     """
 
     number: int
@@ -133,8 +136,9 @@ class WrittenMeanwhile:
 
 @dataclass(frozen=True, slots=True)
 class VersionLeftOut:
-    """Reason: the job's version ``number`` (txnVersion) was skipped. It was never written, and the
-    later version ``last_done`` is already done.
+    """The reason why a commit or the planning of a batch fails: the job's version ``number``
+    (txnVersion) was skipped. It was never written, and the later version ``last_done`` is already
+    done.
     """
 
     number: int
@@ -143,8 +147,9 @@ class VersionLeftOut:
 
 @dataclass(frozen=True, slots=True)
 class VersionForgotten:
-    """Reason: the job's version ``number`` (txnVersion) is older than ``oldest``, the oldest
-    version in the commit log. So it is unknown whether version ``number`` was ever written.
+    """The reason why a commit or the planning of a batch fails: the job's version ``number``
+    (txnVersion) is older than ``oldest``, the oldest version in the commit log. So it is unknown
+    whether version ``number`` was ever written.
     """
 
     number: int
@@ -154,8 +159,8 @@ class VersionForgotten:
 
 @dataclass(frozen=True, slots=True)
 class NotTheNextOne:
-    """Reason: the last done batch of the key is batch ``last_done`` of the query ``done_query``.
-    Batch ``number`` of ``query`` can't follow it.
+    """The reason why a commit or the planning of a batch fails: the last done batch of the key is
+    batch ``last_done`` of the query ``done_query``. Batch ``number`` of ``query`` can't follow it.
     """
 
     number: int
@@ -166,8 +171,9 @@ class NotTheNextOne:
 
 @dataclass(frozen=True, slots=True)
 class OtherRows:
-    """Reason: batch ``number`` is already done, with the rows ``written``. Now it has the rows
-    ``now``.
+    """The reason why a commit fails: batch ``number`` was committed before, with other rows.
+    ``written`` describes the rows of the committed batch, and ``now`` describes the rows of the new
+    batch.
     """
 
     number: int
@@ -177,8 +183,9 @@ class OtherRows:
 
 @dataclass(frozen=True, slots=True)
 class WritesMissing:
-    """Reason: a ``spark_kafka_sink.transaction`` (a block) had ``wanted`` writes, and only
-    ``found`` of them are recorded in the commit log. ``number`` is the number of the batch.
+    """The reason why a commit fails: a ``spark_kafka_sink.transaction`` (a block) had ``wanted``
+    writes, and the commit log has recorded only ``found`` of these writes. ``number`` is the number
+    of the batch.
     """
 
     number: int
@@ -188,7 +195,8 @@ class WritesMissing:
 
 @dataclass(frozen=True, slots=True)
 class NotOpen:
-    """Reason: the batch can't be decided, because some of its transactions are not open any more.
+    """The reason why a commit fails: the batch can't be decided, because some of its transactions
+    are not open any more.
 
     The batch has ``of`` transactions, and ``gone`` of them are not open. ``first`` is the id of the
     first transaction that is not open, and ``first_state`` the state that its coordinator reports.
@@ -203,8 +211,8 @@ class NotOpen:
 
 @dataclass(frozen=True, slots=True)
 class TooOld:
-    """Reason: the batch can't be decided, because some of its transactions are too near to their
-    timeout.
+    """The reason why a commit fails: the batch can't be decided, because some of its transactions
+    are too near to their timeout.
 
     A transaction is too old if it has been open for more than ``young_ms`` of its ``timeout_ms``.
     The batch has ``of`` transactions, and ``late`` of them are too old. ``first`` is the id of the
@@ -221,7 +229,9 @@ class TooOld:
 
 @dataclass(frozen=True, slots=True)
 class NoLeader:
-    """Reason: the ``partitions`` that batch ``number`` was written to have no leader now."""
+    """The reason why a commit fails: the ``partitions`` that received rows of batch ``number`` have
+    no leader now.
+    """
 
     number: int
     partitions: tuple[str, ...]
@@ -229,8 +239,8 @@ class NoLeader:
 
 @dataclass(frozen=True, slots=True)
 class OwnEnded:
-    """Reason: another client has ended a transaction of the driver itself (with the report or the
-    offsets of the batch).
+    """The reason why a commit fails: another client has ended a transaction of the driver itself.
+    This transaction has the report or the offsets of the batch.
     """
 
     number: int
@@ -239,7 +249,9 @@ class OwnEnded:
 
 @dataclass(frozen=True, slots=True)
 class NotInTime:
-    """Reason: the decision was not written to the commit log in time. The log does not have it."""
+    """The reason why a commit fails: the decision was not written to the commit log within the time
+    limit, and is not in the log.
+    """
 
     number: int
     error: KafkaTimeoutError
@@ -247,8 +259,9 @@ class NotInTime:
 
 @dataclass(frozen=True, slots=True)
 class NotRecorded:
-    """Reason: it is unknown whether the commit log has recorded one of the writes in a
-    ``spark_kafka_sink.transaction`` (a block). So none of its writes is decided.
+    """The reason why a commit fails: it is unknown whether the commit log has recorded one of the
+    writes in a ``spark_kafka_sink.transaction`` (a block). So none of the block's writes is
+    decided.
     """
 
     number: int
@@ -257,8 +270,9 @@ class NotRecorded:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """Reason: brokers aborted transactions of the decided batch before any of its transactions was
-    committed. So all are aborted, and the batch must be written again.
+    """The reason why a commit fails: brokers aborted transactions of the decided batch before any
+    of its transactions was committed. So all transactions of the batch are aborted, and the batch
+    must be written again.
     """
 
     number: int
@@ -266,8 +280,9 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class InPart:
-    """Reason: the decided batch is committed only in part. Brokers have aborted the transactions
-    ``ids``. The batch has ``of`` transactions, and all others are committed.
+    """The reason why a commit or the planning of a batch fails: the decided batch is committed only
+    in part. Brokers have aborted the transactions ``ids``. The batch has ``of`` transactions, and
+    all others are committed.
     """
 
     number: int
@@ -277,8 +292,9 @@ class InPart:
 
 @dataclass(frozen=True, slots=True)
 class NotDescribed:
-    """Reason: it is unknown whether the batch is committed. Its decision may have been in the
-    commit log, and is not there now. The coordinators can't describe its transactions.
+    """The reason why a commit fails: the coordinators can't describe the transactions ``ids`` of
+    the batch. So it is unknown whether the batch is committed. Its decision may have been in the
+    commit log, and is not there now.
     """
 
     number: int
@@ -288,9 +304,9 @@ class NotDescribed:
 
 @dataclass(frozen=True, slots=True)
 class EndedSomehow:
-    """Reason: it is unknown whether the batch is committed. Its decision may have been in the
-    commit log and is not there now. The coordinators' descriptions of the transactions ``ids``
-    don't show whether these are committed.
+    """The reason why a commit fails: the coordinators' descriptions don't show whether the
+    transactions ``ids`` of the batch are committed. So it is unknown whether the batch is
+    committed. Its decision may have been in the commit log, and is not there now.
     """
 
     number: int
@@ -300,8 +316,8 @@ class EndedSomehow:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeUnknown:
-    """Reason: the batch is decided, and it is unknown whether the transactions ``ids`` are
-    committed.
+    """The reason why a commit or the planning of a batch fails: the batch is decided, and it is
+    unknown whether its transactions ``ids`` are committed.
     """
 
     number: int
@@ -312,7 +328,9 @@ class OutcomeUnknown:
 
 @dataclass(frozen=True, slots=True)
 class PerhapsDecided:
-    """Reason: it is unknown whether the decision is in the commit log."""
+    """The reason why a commit fails: it is unknown whether the decision to commit batch ``number``
+    is in the commit log. ``ids`` are the transactional ids of the batch.
+    """
 
     number: int
     ids: tuple[str, ...]
@@ -329,8 +347,8 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NotFinished:
-    """Reason: the batch is decided, and then a step failed with ``error``. ``fate`` is the state of
-    its transactions.
+    """The reason why a commit or the planning of a batch fails: the batch is decided, and then a
+    step failed with ``error``. ``fate`` is the state of the batch's transactions.
     """
 
     number: int
@@ -341,8 +359,8 @@ class NotFinished:
 
 @dataclass(frozen=True, slots=True)
 class BatchBefore:
-    """Reason: batch ``number`` was not decided, because the key has another decided batch that
-    could not be ended. ``by`` is the failure of that other batch.
+    """The reason why a commit fails: batch ``number`` was not decided, because the key has another
+    decided batch that could not be ended. ``by`` is the failure of that other batch.
     """
 
     number: int
@@ -351,7 +369,8 @@ class BatchBefore:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Reason: the state of the key has changed since the operator's change was planned.
+    """The reason why an operator's command fails: the state of the key has changed since the
+    operator's change was planned.
 
     If ``is_tried`` is true, an earlier attempt of the operator's change may have changed the state.
     """
@@ -361,7 +380,8 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Contradicted:
-    """Reason: the transactions ``ids`` can't end as the operator wants.
+    """The reason why an operator's command fails: the transactions ``ids`` can't end as the
+    operator wants.
 
     If ``done`` is true, the operator wants the batch to count as done, and these transactions can't
     be committed. If ``done`` is false, the batch is to be written again, and these can't be
@@ -374,7 +394,9 @@ class Contradicted:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """Reason: ``error`` was raised, either by a step or by the caller's check of the state."""
+    """The reason why a commit, a planning, an abort or an operator's command fails: ``error`` was
+    raised, either by a step or by the caller's check of the state.
+    """
 
     error: KafkaError
 
