@@ -56,15 +56,16 @@ _LONGEST_ID: Final = 400
 class LogOutcomeUnknownError(CommitOutcomeUnknownError):
     """The EndTxn of a write to the commit log got no definite response in time.
 
-    A session that opens the key again sees whether the write is in the log.
+    If the process opens a new session for the key, the session's state shows whether the write is
+    in the log.
     """
 
 
 class LogChangedError(SupersededError):
-    """Another driver has opened the key, or the state was read from a former leader of the log's
-    partition and is old. Nothing was written.
+    """Another process has fenced the writer of the key, or the state is old because a former leader
+    of the log's partition returned it. Nothing was written.
 
-    If the key is opened again, its state shows the owner.
+    If the process opens a new session for the key, the session's state shows the owner.
     """
 
 
@@ -258,8 +259,10 @@ class CommitState:
     def _is_of_the_owner(self, planned: int | None) -> bool:
         """Whether the owner may decide a batch that it planned at generation ``planned``.
 
-        It may, if ``planned`` is the generation just before its take-over, or a generation after
-        the take-over. Between these two, and earlier, it may not.
+        For example, the take-over of the owner has raised the generation from 5 to 6. Then the
+        owner may decide a batch that it planned at generation 5, 6, 7 or later, but no batch that
+        it planned at generation 4 or earlier. If ``planned`` is None, the generation is unknown,
+        and the result is True.
         """
         before, after = self.take_over
         return planned is None or planned == before or planned >= after

@@ -300,9 +300,9 @@ class _Performance:
         """Returns the log session that an earlier commit of this process has kept for the key, or
         None.
 
-        Another process may have opened the key since that commit. Only a write shows that. So the
-        session is returned only if the next write to the log is the decision. If another process
-        has opened the key, this write fails, and the key is opened again.
+        Another process may have fenced the session since that commit. Only a write shows whether
+        the session is fenced. So the session is returned only if the next write to the log is the
+        decision. If the session is fenced, this write fails, and the commit opens a new session.
         """
         if view.openings or not isinstance(self._goal, CommitBatch):
             return None

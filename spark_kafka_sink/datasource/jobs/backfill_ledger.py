@@ -418,9 +418,9 @@ class Ledger:
         key. Then calls ``attempt``, which reads or writes in the opened session. Returns the result
         of ``attempt``.
 
-        Opens the key and calls ``attempt`` again in two cases: another process has opened the key
-        before the write, or the write got no clear response. In the second case the earlier write
-        may have succeeded, so ``attempt`` may find its own record. Retries last at least
+        Opens the key and calls ``attempt`` again in two cases: another process has fenced the
+        session before the write, or the write got no clear response. In the second case the earlier
+        write may have succeeded, so ``attempt`` may find its own record. Retries last at least
         max.block.ms.
         """
         client, until = self._client, self._client.deadline()

@@ -182,8 +182,8 @@ class CommitLog:
         it.
 
         Returns None if there is no session, if it is too old, or if the topic was deleted and
-        created again. Another process may have opened the key since the session was stored. Then
-        the session is fenced, and its next write fails.
+        created again. Another process may have fenced the session since it was stored. Then the
+        next write of the session fails.
         """
         session, topic_id, until_ms = self._kept.pop(key, (None, None, 0))
         is_same = topic_id == self._client.loop.cluster.topic_ids.get(self._topic)
@@ -410,11 +410,12 @@ class _ConfirmedError(Exception):
 
 
 class LogSession:
-    """The only writer of a key, until another session opens the key.
+    """The only writer of a key, until another process opens a session for the key and so fences
+    this session.
 
     ``state`` was read after every earlier writer was fenced. It is empty if the key has no record.
-    After an error of :meth:`write`, this session can't be used any more, and the key must be opened
-    again.
+    After an error of :meth:`write`, this session can't be used any more, and the caller must open a
+    new session.
 
     ``is_newest`` is called during the first write: after the record is produced, and before its
     transaction is committed. The arguments are the record's offset and the deadline. It returns
@@ -449,7 +450,7 @@ class LogSession:
         """Whether this session has written, and its last write has succeeded. :attr:`state` is then
         the state that this last write left in the log.
 
-        Another process may have opened the key after that write. Then the next write of this
+        Another process may have fenced this session after that write. Then the next write of this
         session fails.
         """
         return self._is_newest is None and self._writer.is_usable
@@ -471,8 +472,9 @@ class LogSession:
 
         Raises one of these errors:
 
-        * LogChangedError: another session has opened the key, or :attr:`state` is not the newest
-          state, because a former leader of the partition has returned it. Nothing is written.
+        * LogChangedError: another process has fenced this session, or :attr:`state` is not the
+          newest state, because a former leader of the partition has returned it. Nothing is
+          written.
         * LogOutcomeUnknownError: it is unknown whether the new state is written.
         * Any other KafkaError: nothing is written.
         """
