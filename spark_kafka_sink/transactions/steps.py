@@ -247,7 +247,8 @@ class View:
     #: The orphans that were aborted, and the number of searches for orphans.
     swept: tuple[str, ...] = ()
     sweeps: int = 0
-    #: Whether the run that the last search spared has open transactions that are not decided.
+    #: Whether the last sweep found open transactions of the run ``Sweep.spared``, which it does not
+    #: abort. Transactions of a decision do not count.
     is_left_open: bool = False
     #: The result of an operator's abort.
     by_hand: Ended | None = None
@@ -590,11 +591,11 @@ def with_write(view: View, step: Write) -> View:
 
 
 def without_write(view: View, step: Write) -> View:
-    """Returns a copy of ``view`` after the write of ``step`` has failed, in a step whose failure is
-    no failure of the commit.
+    """Returns a copy of ``view`` for the case that the commit goes on although ``step`` could not
+    write the state (``step.may_fail``).
 
-    Another process may have opened the key and decided a batch. So the copy lacks all facts that
-    such a process could have changed.
+    Another process may have fenced this process, and may have decided a batch. So the copy lacks
+    all facts that the other process could have changed.
     """
     return replace(
         view,
@@ -609,7 +610,8 @@ def without_write(view: View, step: Write) -> View:
 def with_sweep(view: View, step: Sweep, swept: tuple[str, ...], *, is_left_open: bool) -> View:
     """Returns a copy of ``view`` that shows that the transactions ``swept`` were aborted.
 
-    ``is_left_open`` is true if the run that the step spared has open transactions.
+    ``step.spared`` is the id of a run whose transactions the step does not abort. ``is_left_open``
+    is true if this run has open transactions.
     """
     return replace(
         view,

@@ -72,8 +72,8 @@ def sweep(
     """Aborts the open transactions of ``key`` for which ``is_orphan`` is true, except the ids in
     ``keep``.
 
-    Returns the ids of the aborted transactions, and whether the run ``spared`` has open
-    transactions.
+    Returns the ids of the aborted transactions. Also returns whether the run with the id ``spared``
+    has open transactions that are not in ``keep``.
 
     Only transactions of exactly this key are aborted. For the key "a", a transaction of the key
     "a.b" is not touched. With ``patient``, brokers that can't be reached are tried again for some

@@ -85,8 +85,11 @@ def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[Ho
     """Checks the cluster from the executors of a new Spark session.
 
     ``address`` is a master (as for spark-submit) or a Spark Connect server (``sc://host:15002``).
-    With Connect a task runs every step. Raises ConfigError if PySpark is not installed. If the
-    session can't be created, the result has a failed step.
+    Each task of a small Spark job runs the steps whose result depends on its machine. If
+    ``address`` is a Spark Connect server, one of the tasks runs every step.
+
+    Raises ConfigError if PySpark is not installed. If the session can't be created, the result has
+    a failed step.
     """
     try:
         from pyspark.sql import SparkSession

@@ -145,11 +145,11 @@ def topic_rights(
 
 
 def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[str, ErrorCode]:
-    """The topics that the principal may not write to, each with the broker's error code. A topic
-    whose rights can't be read is not in the result.
+    """The topics that the principal may not write to, each with the broker's error code. If the
+    brokers don't report the principal's rights on a topic, the topic is not in the result.
 
-    A task calls this function for its dead letters, because the metadata of its producer has no
-    rights.
+    A task calls this function for its dead letters. The reason: the metadata that the task's
+    producer requests does not contain the principal's authorized operations.
     """
     found: dict[str, ErrorCode] = {}
 

@@ -381,10 +381,10 @@ class Operator:
         decision names, and whose run owns no key of the log.
 
         A run that has not committed a batch yet is not in the log. So its open transactions look
-        like orphans. To spare them, ``older_than_ms`` limits the plan to transactions that are
-        older. Brokers since 3.8 measure the age; for earlier brokers this machine's clock does.
-        With ``force``, owners' transactions are also aborted. Without ``force``, raises
-        RefusedError if ``run`` owns a key.
+        like orphans. So that they are not aborted, ``older_than_ms`` limits the plan to
+        transactions that have been open for a longer time. Brokers since 3.8 measure the age; for
+        earlier brokers this machine's clock does. With ``force``, owners' transactions are also
+        aborted. Without ``force``, raises RefusedError if ``run`` owns a key.
         """
         overview = self.inspector.overview(prefix)
         states = overview.known_keys()
