@@ -123,9 +123,10 @@ def next_step(goal: Goal, view: View) -> Step:
     """Returns the next step towards ``goal``, from the first row of the goal's table that applies.
 
     The state in ``view`` may be old, because a deposed leader may have returned it: a broker that
-    no longer leads the log's partition, and does not know that. Before the caller gets a failure or
-    an operator gets a result that depends on the state, the leader must confirm the state. So this
-    function returns :class:`Confirm` in place of such a result, until the state is confirmed.
+    no longer leads the log's partition, and does not know that. Before the caller gets a failure
+    that depends on the state, the leader must confirm the state. The same holds before an operator
+    gets a result that depends on the state. So until the state is confirmed, this function returns
+    :class:`Confirm` in place of such a failure or result.
 
     Exception: the failure because of a take-over by another run is not confirmed. It is certain
     even if a deposed leader returned the state. The confirming write would fence the other run.
@@ -139,8 +140,8 @@ def next_step(goal: Goal, view: View) -> Step:
 def _is_by_the_log(goal: Goal, step: Step) -> bool:
     """Whether the leader of the log's partition must confirm the state before ``step``.
 
-    True for a failure that depends on the state, and for the first step of an operator's command
-    whose result the operator sees.
+    True for a failure that depends on the state. Also true for an operator's abort of transactions,
+    and for the successful end of an operator's abort, resolve or reset.
     """
     if isinstance(step, Refuse):
         return step.how in _BY_THE_LOG
@@ -152,10 +153,10 @@ def _is_by_the_log(goal: Goal, step: Step) -> bool:
 def decides_next(goal: Goal, view: View) -> bool:
     """Whether the next write to the commit log would be a decision to commit.
 
-    The process may have kept the key open since its previous commit. It uses the open key again
-    only if this function returns True, because only a write shows whether another process has
-    opened the key since. Before the decision, the driver's own transactions may still have to be
-    prepared.
+    The process may have kept a session of the log since its previous commit. The process uses this
+    session again only if this function returns True, because only a write shows whether another
+    process has fenced the session. The function also returns True if the driver's own transactions
+    must be prepared before the decision.
     """
     return isinstance(next_step(goal, replace(view, own=())), Decide)
 
@@ -178,10 +179,11 @@ def a_step_has_failed(goal: Goal, view: View) -> Step | None:
     then the log shows whether it has the write.
 
     Two processes that both may take over would keep fencing each other, and a user may run any
-    number of threads (writes of a block, versions, plannings, aborts). So each process goes on for
-    max.block.ms. From the second retry on, it pauses for a random time. The longest possible pause
-    is at first twice the duration of the attempt, and grows with each retry. If a partition of the
-    batch lacks a leader, the process also goes on for max.block.ms.
+    number of threads (writes of a block, versions, plannings, aborts). So each process opens the
+    key again and again for max.block.ms. Before the second retry and each later retry, the process
+    pauses for a random time. The longest possible pause is at first twice the duration of the
+    failed attempt, and grows with each retry. If a partition of the batch lacks a leader, the
+    process also retries for max.block.ms.
     """
     if view.failed is None:
         return None
@@ -214,8 +216,8 @@ def the_key_is_not_read(_: RollForward, view: View) -> Step | None:
 def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | None:
     """The call returns the state if no write is in progress, no batch is DECIDED or PARTIAL, and
     the caller's check accepts the state. If the check finds that another run has taken over, the
-    call fails at once. If the check finds another reason to refuse, the key is opened first, and
-    the new state is checked again.
+    call fails at once. If the check finds another reason to refuse the state, the key is opened,
+    and the check is repeated with the new state.
     """
     if view.is_open or not view.is_settled or view.state.phase is not Phase.DONE:
         return None
@@ -266,12 +268,12 @@ def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
 
 
 def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
-    """If the batch is committed, open transactions are aborted, and the commit returns. These are
-    the open transactions of superseded runs, which are runs that may not commit any more, and of
-    this run. A write of a block aborts no transaction, because its batch is not over. The commit of
-    a version (txnVersion) does not abort the open transactions of its own run at first. If there
-    are any, the commit adds the run to the list `superseded` in the state of the key, and then
-    aborts them.
+    """If the batch is committed, the open transactions of its run are aborted, and also the open
+    transactions of all superseded runs, which may not commit any more. Then the commit returns. A
+    write of a block aborts no transaction, because its batch is not over. The commit of a version
+    (txnVersion) first aborts only the open transactions of other superseded runs. If its own run
+    has open transactions, the commit adds the run to the list `superseded` in the state of the key,
+    and then aborts these transactions.
 
     Another thread of the driver may write the next version in the same run. Without the entry in
     the list, this could happen::
@@ -298,9 +300,9 @@ def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
 
 
 def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
-    """If the log has the decision of this commit, the decision's transactions are committed, or all
-    of them are aborted. Then the result is written to the log. An operator may have aborted the run
-    since the decision. Some rows may be visible even then.
+    """If the log has the decision of this commit, the decision's transactions are all committed, or
+    all aborted. Then the result is written to the log. This is done even if an operator has aborted
+    the run since the decision, because some rows may already be visible.
     """
     decision, tried = view.state.decision, view.tried
     if decision is None or tried is None or set(decision.ids) != set(tried.ids):
@@ -335,9 +337,10 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
 
 
 def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
-    """The commit fails if another run has taken over the key, or if its own run was aborted. There
-    are two exceptions, which later rows handle. The first exception is a repeated txnVersion that
-    wrote nothing. The second is a txnVersion of an aborted run, if a later txnVersion is done.
+    """The commit fails if another run has taken over the key, or if the run of the batch was
+    aborted. There are two exceptions, which later rows handle. The first exception is a repeated
+    txnVersion that wrote nothing. The second is a txnVersion of an aborted run, if a later
+    txnVersion is done.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = owner.refusal(state)
@@ -349,9 +352,10 @@ def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
 
 
 def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
-    """If the log has a decision that this commit did not write, its transactions are committed, or
-    all of them are aborted, as at the start of a driver. If they can't be ended, and the decision
-    belongs to another batch, the commit fails, and no row of its own batch is visible.
+    """If the log has a decision that this commit did not write, the decision's transactions are all
+    committed, or all aborted, as at the start of a driver. If these transactions can't be ended,
+    and the decision belongs to another batch, the commit fails, and no row of the commit's own
+    batch is visible.
     """
     decision = view.state.decision
     if decision is None:
@@ -372,9 +376,9 @@ def it_can_not_be_the_next_one(goal: CommitBatch, view: View) -> Step | None:
 
 
 def it_is_done(goal: CommitBatch, view: View) -> Step | None:
-    """If a batch with this number is done already, it is compared with the new batch. If it is the
-    same batch, the transactions of the new write are aborted, and the commit succeeds. If it is a
-    different batch, the commit fails.
+    """If a batch with this number is done already, the done batch is compared with the new batch.
+    If both are the same batch, the transactions of the new write are aborted, and the commit
+    succeeds. If the batches differ, the commit fails.
     """
     return _drop(goal, view) if goal.batch.number <= view.state.last_done else None
 
@@ -382,7 +386,7 @@ def it_is_done(goal: CommitBatch, view: View) -> Step | None:
 def it_is_a_write_of_a_block(goal: CommitBatch, view: View) -> Step | None:
     """If the batch is one write of a `transaction` block, its run becomes the owner of the key:
     commits of the earlier owner are refused from then on. The write is recorded in the log. The end
-    of the block decides it.
+    of the block decides this write together with all other writes of the block.
     """
     return _record(goal, view) if goal.batch.is_recorded_only else None
 
@@ -391,7 +395,7 @@ def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
     """The driver's own transactions are prepared, and all transactions are checked. Then DECIDED is
     written, with this run as the owner of the key: commits of the earlier owner are refused from
     then on. A batch without transactions is written as done. A txnVersion without transactions is
-    not written, because its rows may come later.
+    not written, because rows of this version may come later.
     """
     state = _taken_over(goal, view)
     decision = decision_of(goal.batch, state)
@@ -488,9 +492,10 @@ def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
-    """If tasks of the batch may still run, the open transactions of this run and of superseded
-    runs, which may not commit any more, are aborted a second time after Spark has killed the tasks.
-    Until then, a task that has sent no commit message may open a transaction.
+    """If tasks of the batch may still run, the abort waits until Spark has killed the tasks. Until
+    then, a task that has sent no commit message may open a transaction. After the wait, the
+    transactions of this run that are open by then are aborted, and also the open transactions of
+    superseded runs, which may not commit any more.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
@@ -528,9 +533,9 @@ ABORT: Final = (
 
 
 def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
-    """The open transactions of the batch are searched, except for transactions that a decision
-    names. If there is none, they are searched once more after Spark has killed the tasks, because a
-    task that had only a producer id may open a transaction until then.
+    """The abort searches for the open transactions of the batch, except for transactions that a
+    decision names. If the abort finds none, it searches once more after Spark has killed the tasks.
+    Until then, a task that had no transaction during the first search may open one.
     """
     if _undecided(view) or view.searches > 1:
         return None
@@ -546,17 +551,18 @@ def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
 
 def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
     """The runs of the transactions that were found are added to the list `superseded` in the state
-    of the key, with one write. So no later commit of these runs can write a decision. Runs that
-    can't commit these transactions anyway are left out: runs in the list, and runs that planned the
-    batch at an earlier generation than the key's. Each take-over of the key by a run raises its
-    generation.
+    of the key, with one write. So no later commit of these runs can write a decision. A run that
+    can't commit anyway is not added: a run that is in the list already, and a run that planned the
+    batch at generation 5, if another run has raised the generation to 6 since. The generation is a
+    number that each take-over of the key raises.
     """
     return None if view.has_superseded else _aborting(view, _undecided(view))
 
 
 def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """The open transactions of the batch are aborted, and also of all superseded runs, which may
-    not commit any more. They are aborted a second time after Spark has killed the tasks.
+    """The open transactions of the batch are aborted, and also the open transactions of all
+    superseded runs, which may not commit any more. After Spark has killed the tasks, the
+    transactions that are open by then are aborted, too.
     """
     # (Of a later plan: the log has lost records, and a state does not judge it.)
     late = frozenset(one for one in _undecided(view) if not _is_superseded(one, view.state))
@@ -579,8 +585,9 @@ ABORT_UNKNOWN: Final = (
 
 
 def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> Step | None:
-    """The key is opened before an abort, if a run of the transactions may still commit. It is not
-    opened if all their runs are superseded, so that none may commit any more.
+    """The key is opened before an abort, if the run of one of the transactions may still commit.
+    The key is not opened if all runs of the transactions are superseded, so that no run may commit
+    any more.
 
     Without opening the key, this would be possible::
 
@@ -668,8 +675,8 @@ def some_contradict_it(goal: Resolve, view: View) -> Step | None:
 
 
 def it_is_to_be_resolved(goal: Resolve, view: View) -> Step | None:
-    """The operator's resolution is written: the batch is DONE, or the state is the state before the
-    decision.
+    """The operator's resolution is written: the batch becomes DONE, or the log gets the state from
+    before the decision.
     """
     return Write(view.state.resolved(done=goal.done), Writing.RESOLVED)
 
@@ -772,7 +779,8 @@ def left_by_hand(goal: EndByHand, state: CommitState) -> tuple[TransactionDescri
 
 def kept_by_hand(goal: EndByHand, state: CommitState) -> dict[str, str]:
     """The transactions of ``goal`` that the operator's command does not abort, because a decision
-    names them, or because their run owns the key. Returns the reason by transactional id.
+    names them, or because their run owns the key. Returns a dictionary with the reason for each
+    transactional id.
     """
     decided = decided_ids(state) - goal.even_decided
     kept: dict[str, str] = {}
@@ -974,11 +982,11 @@ def _record(goal: CommitBatch, view: View) -> Step:
 
 
 def _sweep(goal: CommitBatch, how: Commit) -> Sweep:
-    """The step after a commit that aborts the open transactions of superseded runs and of the own
-    run.
+    """The step after a commit. This step aborts the open transactions of superseded runs and of the
+    commit's own run.
 
-    For a txnVersion, the open transactions of the own run are left out, because another thread of
-    the run may have decided them, or may be about to decide them.
+    For a txnVersion, the open transactions of the commit's own run are not aborted, because another
+    thread of the run may have decided them, or may be about to decide them.
     """
     run = goal.owner.run_id
     is_own = goal.owner.numbering is not Numbering.VERSIONS
