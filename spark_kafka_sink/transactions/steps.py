@@ -2,7 +2,8 @@
 
 A *goal* is the work that a caller requests, such as the commit of a batch. The *view* has all facts
 that the process has collected for that goal. ``table.py`` chooses the next *step* from goal and
-view. ``committer.py`` performs the step, and adds its result to the view.
+view. ``committer.py`` performs the step, and adds the step's result to the view. To *open* a key of
+the commit log means to fence its earlier writers, and to read its state.
 
 Owns: the goals, :class:`View`, the steps, and the functions that add a step's result to a view.
 Never: the choice of the next step, a broker, a clock, a log line.
@@ -43,7 +44,8 @@ class CommitBatch:
     """Goal: make all rows of ``batch`` visible.
 
     Exception: if ``batch`` is one of several writes in a ``spark_kafka_sink.transaction`` (a
-    block), only record it in the commit log. The last write of the block makes all of them visible.
+    block), only record it in the commit log. The end of the block makes the rows of all writes of
+    the block visible.
     """
 
     owner: Owner
@@ -63,9 +65,9 @@ class RollForward:
     """Goal: end the decided batch that the commit log has for ``key``, if there is one.
 
     The transactions of the batch are all committed, or all aborted. After an abort the batch is
-    written again. If ``only_lost`` is true, they are aborted only if brokers have already aborted
-    some of them. ``refusal`` is called with the state. It returns None, or the reason why the
-    caller can't continue from this state.
+    written again. If ``only_lost`` is true, the transactions are aborted only if brokers have
+    already aborted some of them. ``refusal`` is a function that is called with the state of the
+    key. The function returns None, or the reason why the caller can't continue from this state.
     """
 
     key: str
@@ -94,7 +96,8 @@ class AbortBatch:
 @dataclass(frozen=True, slots=True)
 class AbortUnknown:
     """Goal: abort a batch of ``key`` whose run is unknown, because no task has sent a commit
-    message. Its open transactions show its run: ``mine`` is true for a transaction of the batch.
+    message. The ids of the batch's open transactions contain the run. ``mine`` returns True for the
+    ids of the batch.
     """
 
     key: str
@@ -148,7 +151,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Goal of an operator: remove the records of ``key``, which can't be decoded."""
+    """Goal of an operator: remove the records of ``key``. The records can't be decoded."""
 
     key: str
 
@@ -177,7 +180,7 @@ _NEVER_WRITTEN: Final = CommitState()
 
 
 class Failure(Enum):
-    """The kind of a step's failure. It determines whether the step may be tried again."""
+    """The kind of a step's failure. The kind determines whether the step may be tried again."""
 
     SHUT_OUT = "others have opened the key, or it was read from a deposed leader"
     NO_LEADER = "a partition has no leader"
@@ -254,8 +257,9 @@ class View:
     by_hand: Ended | None = None
     #: Transactions of a batch that contradict the operator's resolution of the batch.
     contrary: tuple[str, ...] | None = None
-    #: Runs of the goal were put into ``superseded`` since the key was opened. (It does not keep all
-    #: of more than 32 runs; the generation, which grows then, supersedes the others.)
+    #: Runs of the goal were put into ``superseded`` since the key was opened. (The list does not
+    #: keep more than 32 runs. If it drops a run, the generation grows, which supersedes the dropped
+    #: run.)
     has_superseded: bool = False
     #: The last write of the goal is done.
     is_recorded: bool = False
@@ -269,7 +273,9 @@ class View:
 
 
 class Writing(Enum):
-    """The reason for a write of the commit log. The effect of a failed write depends on it."""
+    """The reason for a write of the commit log. The effect of a failed write depends on this
+    reason.
+    """
 
     DONE = "all transactions of a decision are committed"
     UNDONE = "all transactions of a decision are aborted"
@@ -297,8 +303,7 @@ class Read:
 class Open:
     """Step: open the key, which fences its earlier writers and reads its state.
 
-    Before that, wait for a random time of at most ``up_to_ms``. The wait ends after ``most_ms``
-    milliseconds at the latest.
+    First wait for a random time between 0 and ``up_to_ms``, but not longer than ``most_ms``.
     """
 
     up_to_ms: int = 0
@@ -319,8 +324,8 @@ class Remove:
 class Confirm:
     """Step: check that the state is the newest state of the key in the commit log.
 
-    A former leader of the log's partition may return an old state, but it does not accept a write.
-    So the step writes the unchanged state, and aborts that write.
+    A former leader of the log's partition may return an old state, but a former leader does not
+    accept a write. So the step writes the unchanged state, and aborts that write.
     """
 
 
@@ -335,9 +340,10 @@ class LookAt:
 
 @dataclass(frozen=True, slots=True)
 class EndAll:
-    """Step: commit or abort the transactions of ``decision``, with ``end_decided``.
+    """Step: commit all transactions of ``decision``, or abort all of them.
 
-    If ``only_lost`` is true, they are aborted only if brokers have already aborted some of them.
+    If ``only_lost`` is true, the transactions are aborted only if brokers have already aborted some
+    of them.
     """
 
     decision: Decision
@@ -346,10 +352,11 @@ class EndAll:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Step: write ``state`` as the state of the key. None removes the key.
+    """Step: write ``state`` as the state of the key. If ``state`` is None, remove the records of
+    the key.
 
     ``how`` is the result of the commit if the commit ends with this write, otherwise None. If
-    ``may_fail`` is true, a failure of this write is no failure of the commit.
+    ``may_fail`` is true, the commit goes on even if this write fails.
     """
 
     state: CommitState | None
@@ -360,10 +367,10 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Step: write ``state`` with its decision to the commit log. This is the commit point.
+    """Step: write ``state``, which has a decision, to the commit log. This is the commit point.
 
-    Fails unless all transactions of the decision are open and far from their timeout, and all
-    partitions of these transactions have leaders.
+    The step fails if a transaction of the decision is not open, if a transaction is too near to its
+    timeout, or if a partition of the transactions has no leader.
     """
 
     state: CommitState
@@ -384,7 +391,7 @@ class PrepareOwn:
 
 @dataclass(frozen=True, slots=True)
 class AbortAll:
-    """Step: abort those of the tasks' prepared ``transactions`` that are still open."""
+    """Step: abort the tasks' prepared ``transactions`` if they are still open."""
 
     transactions: tuple[PreparedTransaction, ...]
 
@@ -401,17 +408,18 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Step: abort the open transactions of ``runs``. If ``superseded`` is true, also abort the open
-    transactions of all superseded runs. These may not commit any more, because another run has
-    taken over the key, or because they were aborted.
+    """Step: abort the open transactions of ``runs`` that were planned at generation ``planned`` or
+    earlier. If ``superseded`` is true, also abort the open transactions of all superseded runs. A
+    superseded run may not commit any more, because another run has taken over the key, or because
+    the run was aborted.
 
-    Not aborted are the transactions of a decision, the transactions of the run ``spared``, and
-    transactions of ``runs`` that were planned later than ``planned``. Times of planning are
-    generations: numbers that each take-over of the key raises.
+    The generation is a number in the state of the key that each take-over raises. For example, if
+    ``planned`` is 5, this includes generations 4 and 5, but not generation 6. The step aborts no
+    transaction of a decision, and no transaction of the run ``spared``.
 
     If ``when_killed`` is true, first wait until Spark has had time to kill the batch's tasks. If
-    ``may_fail`` is true, a failure of this step is no failure of the commit. ``how`` is the result
-    of the commit if the commit ends with this step.
+    ``may_fail`` is true, the commit goes on even if this step fails. ``how`` is the result of the
+    commit if the commit ends with this step.
     """
 
     runs: frozenset[str] = frozenset()
@@ -437,8 +445,8 @@ class AbortExactly:
 
 @dataclass(frozen=True, slots=True)
 class EndRest:
-    """Step: end the transactions of ``decision`` that are still open. With ``done`` they are
-    committed, otherwise aborted.
+    """Step: end the transactions of ``decision`` that are still open. If ``done`` is true, they are
+    committed, otherwise they are aborted.
 
     A transaction that has already ended in the opposite way is no error if its id is in
     ``accepted`` (:class:`Resolve`).
@@ -476,9 +484,9 @@ def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) ->
     """Creates the view after the key was opened, with the new ``state``.
 
     The new view keeps the facts in ``before`` that do not depend on the state, such as the time
-    limit. It drops the others. ``begun_ms`` is the time when the opening began. An earlier write of
-    the decision may have had an unknown outcome. If ``state`` has this decision, the new view shows
-    the batch as decided.
+    limit. The new view drops all other facts. ``begun_ms`` is the time when the opening began.
+    ``before.tried`` is a decision that an earlier step tried to write, with an unknown outcome. If
+    ``state`` has this decision, the new view shows the batch as decided.
     """
     found, tried = state.decision, before.tried
     is_ours = found is not None and tried is not None and set(found.ids) == set(tried.ids)
@@ -501,7 +509,7 @@ def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) ->
 
 
 def failure_of(error: KafkaError) -> Failure:
-    """The kind of failure that an ``error`` of a step is."""
+    """The kind of a step's failure, by the type of ``error``."""
     if isinstance(error, LogOutcomeUnknownError):
         return Failure.UNCLEAR
     if isinstance(error, LogChangedError):
@@ -510,8 +518,9 @@ def failure_of(error: KafkaError) -> Failure:
 
 
 def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms: int) -> View:
-    """Returns a copy of ``view`` that shows the failure of ``step``. If the step was to write a
-    decision, and it is unclear whether the log has it, the copy shows that, too.
+    """Returns a copy of ``view`` that shows the failure of ``step``. If ``step`` is the write of a
+    decision, and it is unknown whether the log has the decision, the copy has the decision in
+    ``tried``.
     """
     failed = Failed(how, step, at_ms, error)
     is_unclear = how is Failure.UNCLEAR
@@ -536,12 +545,12 @@ def with_removed(view: View) -> View:
 
 
 def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError) -> View:
-    """Returns a copy of ``view`` with the descriptions ``seen`` of transactions, or with the error
-    that was raised in place of them. They belong to a decision, ``view.tried``, that may have been
-    in the commit log.
+    """Returns a copy of ``view`` with ``seen``: the descriptions of the transactions of
+    ``view.tried``, or the error that was raised in place of the descriptions. ``view.tried`` is a
+    decision that may have been in the commit log.
 
-    If all these transactions were aborted, the copy no longer has the decision, because it has no
-    effect any more.
+    If all these transactions were aborted, the copy has no decision in ``tried``, because nothing
+    of the decision is or will be visible.
     """
     tried = view.tried
     assert tried is not None
