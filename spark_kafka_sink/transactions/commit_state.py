@@ -187,7 +187,8 @@ class CommitState:
     ``generation`` is a number that grows when another run takes over the key. ``run_id`` is the run
     that owns the key. It is empty if the owner was aborted. ``superseded`` are the run ids of
     earlier owners and of aborted runs, which may not commit any more. ``take_over`` has the
-    generations before and after the last take-over; both are 0 if they are not known.
+    generations before and after the last take-over, such as (5, 6). It is (0, 0) if they are not
+    known.
 
     ``done`` are the newest done batches (their numbers are micro-batch ids or txnVersions), oldest
     first. ``last_done`` is the number of the newest done batch, or NOTHING_DONE before the first.
@@ -226,23 +227,26 @@ class CommitState:
 
     def standing(self, run_id: str, planned: int | None = None) -> Standing:
         """The standing of run ``run_id`` for one of its batches. ``planned`` is the generation of
-        the key when the run planned the batch, before its tasks began. It is None if it is unknown.
+        the key when the run planned the batch, before the batch's tasks began. ``planned`` is None
+        if this generation is unknown.
 
         The owner may decide. A superseded run may never decide. Any other run is judged by the
         generation at its planning, because a run has no record in the log before its first commit::
 
-            A, B and C have planned when the log was at generation 1; their tasks have begun
+            A, B and C have planned a batch at generation 1; their tasks have begun
             A crashes. B takes over: generation 2
-            C commits: it was planned at 1, the log is at 2 and B's: C stops
-            B sweeps what A and C have open. Later runs plan at 2, and are not swept
+            C commits its batch of generation 1: B owns the key at generation 2, so C stops
+            B aborts the open transactions of A and C. Later runs plan at generation 2 or
+            later, so B does not abort their transactions
 
-        A batch that is superseded stays superseded, because a sweep may abort it much later. So the
-        batches that the owner planned before it could take over are superseded, too::
+        A batch that is superseded stays superseded, because another run may abort its transactions
+        much later. So a batch of the owner is superseded, too, if another run took over between the
+        planning of the batch and the owner's own take-over::
 
-            B sweeps what C has open: it lists transactions of the batch that C planned at 1
-            C plans another batch at 2, and takes over: generation 3
-            C decides the batch that was planned at 1
-            B's EndTxn(abort) arrives: the batch is committed in part
+            B lists the open transactions of the batch that C planned at generation 1
+            C plans another batch at generation 2, and takes over: generation 3
+            C decides the batch that it planned at generation 1
+            B's EndTxn(abort) arrives: this batch is committed in part
 
         If the batch was planned at a later generation than this state has, the standing is UNKNOWN.
         Then this state is old, or the log has lost records.
@@ -330,8 +334,7 @@ class CommitState:
     def _next_generation(self, now_ms: int) -> int:
         """The generation after the current generation, which is a number that grows with each
         take-over of the key. The first generation of a key is the wall clock's time ``now_ms``. So
-        after a loss of the log, its new generation is later than the generation of a run that
-        planned before the loss.
+        after a loss of the log, the new generation is larger than each generation before the loss.
         """
         return self.generation + 1 if self.generation else max(1, now_ms)
 

@@ -57,8 +57,9 @@ class Numbering(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The run that commits or aborts a batch. ``generation`` is a number that the key had in the
-    commit log when the batch was planned. It grows when another run takes over the key.
+    """The run that commits or aborts a batch. ``generation`` is the generation of the key when the
+    batch was planned. The generation is a number in the commit log that grows when another run
+    takes over the key.
 
     ``run_id`` is a stream's run id. For a batch job, planning generates it. ``query_id`` is empty
     if the query is unknown.
@@ -71,10 +72,13 @@ class Owner:
     numbering: Numbering = Numbering.STREAM
 
     def may_decide(self, state: CommitState) -> bool:
-        """Whether this run may commit its batch: it owns the key, or may take over the key.
+        """Whether this run may commit its batch: because the run owns the key, or because it may
+        take over the key.
 
-        It may take over if no other run has done so since it planned its batch. After a take-over,
-        it may decide the batch with which it has taken over, and batches that it planned later.
+        The run may take over if no other run has taken over since this run planned its batch. For
+        example, the run has planned its batch at generation 5, and the key is still at generation
+        5. The take-over raises the generation to 6. Then the run may commit this batch, and batches
+        that it plans at generation 6 or later.
         """
         standing = state.standing(self.run_id, self.generation)
         return standing is Standing.OWNER or (
@@ -85,7 +89,8 @@ class Owner:
         """The reason why this run may not commit its batch, or None if it may.
 
         The reason is one of three. Another run has taken over the key. This run was aborted. The
-        log has lost the state that it had when the batch was planned.
+        log has lost the state of the key, or an operator has reset the state, since the batch was
+        planned.
         """
         if self.may_decide(state):
             return None

@@ -81,8 +81,9 @@ _VISIBLE: Final = {
 @dataclass(frozen=True, slots=True)
 class LogLost:
     """The reason why a commit or the planning of a batch fails: the commit log has lost the state
-    of the key. The generation is a number in the state that only grows. It is now smaller than
-    ``generation``, its value when the batch was planned.
+    of the key, or an operator has reset the state. ``generation`` is the generation at which the
+    batch was planned. The generation is a number in the state that grows when a run takes over the
+    key.
     """
 
     generation: int
@@ -106,9 +107,9 @@ class RunAborted:
 @dataclass(frozen=True, slots=True)
 class TakenOver:
     """The reason why a commit or the planning of a batch fails: ``run`` planned its batch at
-    ``generation``, and the log has the later generation ``newest_generation``. The generation is a
-    number that grows when a run takes over the key. ``owner`` is the run that owns the key now, or
-    empty.
+    ``generation``, such as 5, and the log now has the later generation ``newest_generation``, such
+    as 6. The generation is a number that grows when a run takes over the key. ``owner`` is the run
+    that owns the key now, or empty if there is none.
 
     If ``is_certain`` is true, ``owner`` is another run, and has taken over since the planning.
     Otherwise perhaps no other run has taken over, because the generation also grows when many runs
@@ -137,8 +138,8 @@ class WrittenMeanwhile:
 @dataclass(frozen=True, slots=True)
 class VersionLeftOut:
     """The reason why a commit or the planning of a batch fails: the job's version ``number``
-    (txnVersion) was skipped. It was never written, and the later version ``last_done`` is already
-    done.
+    (txnVersion) was skipped. This version was never written, and the later version ``last_done`` is
+    already done.
     """
 
     number: int
@@ -384,8 +385,8 @@ class Contradicted:
     operator wants.
 
     If ``done`` is true, the operator wants the batch to count as done, and these transactions can't
-    be committed. If ``done`` is false, the batch is to be written again, and these can't be
-    aborted.
+    be committed. If ``done`` is false, the operator wants the batch to be written again, and these
+    transactions can't be aborted.
     """
 
     ids: tuple[str, ...]
