@@ -84,28 +84,30 @@ responds, the command fails.
 `--dry-run` changes nothing. Any other command of `kprod txn` shows the change and requests a
 confirmation. `--yes` skips the confirmation.
 
-Without `--force`, a command refuses two kinds of changes. The first kind contradicts a decision in
-the commit log: for example, an abort of a transaction that the decision commits. The second kind
-makes a query fail that may still be running.
+Without `--force`, the commands `abort`, `sweep`, `resolve` and `reset` refuse two kinds of changes.
+The first kind contradicts a decision in the commit log: for example, an abort of a transaction that
+the decision commits. The second kind makes a query fail that may still be running.
 
 While a command works, a driver can try to commit the same batch. The command prevents a conflict:
-before the change, it fences the driver, so that the driver can't write a decision any more. If the
-command then aborts the batch, the driver fails with `CommitError`, and no row of the batch is
+before the change, the command fences the driver. The driver then can't write a decision any more.
+If the command aborts the batch, the driver fails with `CommitError`, and no row of the batch is
 visible.
 
 ## Scripts
 
 With `--json`, a command writes one JSON object to standard output, and an error is one line on
-standard error. A command that changes something then needs `--yes` or `--dry-run`, because it can't
-request a confirmation. Later versions of this package keep the field names of the JSON, and may add
-fields. Times are in milliseconds. The second table shows the values of some fields.
+standard error. With `--json`, a command that changes something needs `--yes` or `--dry-run`,
+because it can't request a confirmation. Later versions of this package keep the field names of the
+JSON, and may add fields. Times in the JSON are in milliseconds. The first table shows the
+exit codes of all commands. The second table shows the values of some fields of the JSON.
 
 | Exit code | Meaning |
 |---|---|
 | 0 | the command succeeded |
-| 1 | the command failed, or refused the change |
+| 1 | the command failed, or refused the change. `txn list`: a broker did not respond |
 | 2 | an argument or an option is wrong |
-| 3 | `blockers`: a transaction is open. `audit`: rows are missing, changed or too many |
+| 3 | `txn blockers`: a transaction is open. `audit`: rows are missing or changed, or the topic \
+has more rows than the report |
 | 4 | `audit`: rows were removed with a reason ([verdicts](audit.md#the-verdicts)) |
 | 5 | `audit`: the audit can't decide ([verdicts](audit.md#the-verdicts)) |
 
