@@ -23,15 +23,15 @@ def page_lines() -> Iterator[str]:
     yield paragraph(
         "Every error begins with one line: its code, the problem, the place and the remedy. A",
         "second line may have a hint. No error contains a row, a key, a header or a secret. Spark",
-        "puts its own words before the line: PYTHON_DATA_SOURCE_ERROR for an error on the",
-        "driver, and the message of the failed job for an error of a task. The line itself is the",
-        "same. A code keeps its meaning forever.",
+        "puts its own words before the first line: PYTHON_DATA_SOURCE_ERROR for an error on the",
+        "driver, and the message of the failed job for an error of a task. A code keeps its",
+        "meaning in all later versions.",
     )
     yield ""
     yield paragraph(
-        "Each code has a page on the site. `kprod explain CODE` prints the page without a network;",
-        "without the extra `cli`, run `python -m spark_kafka_sink.cli explain CODE`. For errors",
-        "without a code see [the runbook](runbook.md#messages-of-spark). The",
+        "Each code has a page on the site. `kprod explain CODE` prints this page, and needs no",
+        "network. If the extra `cli` is not installed, run `python -m spark_kafka_sink.cli explain",
+        "CODE`. For errors without a code, see [the runbook](runbook.md#messages-of-spark). The",
         "[API](api/exceptions.md) lists the exceptions.",
     )
     yield ""
@@ -43,7 +43,8 @@ def page_lines() -> Iterator[str]:
             "*Retried*: the batch is sent again with growing pauses, until it succeeds or",
             "kafka.delivery.timeout.ms is over. *Fails the batch*: the task fails, and Spark may",
             "run it again. Exception: after MESSAGE_TOO_LARGE, a batch of several records is first",
-            "split and sent again.",
+            "split and sent again. *Depends on the batch's sequence*: if the broker already has",
+            "the batch, this is a success. Otherwise the batch is sent again, or fails as above.",
         ),
     )
     for code, info in sorted(errors.CODES.items()):
