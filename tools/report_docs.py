@@ -19,7 +19,7 @@ _MEANINGS = {
     " `none`: every row was sent, and brokers have acknowledged the rows if `kafka.acks` requires"
     " that.",
     WriteOutcome.COMMITTED: "Exactly-once: every transaction of the batch is committed.",
-    WriteOutcome.DONE_BEFORE: "Exactly-once: the batch was committed before, so nothing was"
+    WriteOutcome.DONE_BEFORE: "Exactly-once: an earlier run has committed the batch, so nothing was"
     " written.",
     WriteOutcome.NO_ROWS: "Exactly-once: the batch had no row, so there was nothing to commit.",
     WriteOutcome.PREPARED: "The write is one of several writes in a `transaction(...)` block. The"
@@ -46,7 +46,12 @@ def schema() -> str:
 
 def page_lines() -> Iterator[str]:
     yield from (*_INTRODUCTION, "")
-    yield from ("## Outcomes", "", "The field `outcome`:", "")
+    yield from (
+        *("## Outcomes", ""),
+        "The field `outcome` has one of these values. In the line of the driver's log, hyphens",
+        "replace the spaces of the value: `outcome=done-before`.",
+        "",
+    )
     for outcome in WriteOutcome:
         yield f"- `{outcome}`: {_MEANINGS[outcome]}"
     yield from (
@@ -106,7 +111,7 @@ rows and no secrets. A [notebook](notebooks/report.md) reads and plots the repor
 
 A report can go to several destinations at the same time:
 
-- the driver's log always gets one line for each batch: at INFO if the batch was written, otherwise
+- the driver's log always gets one line for each batch: at INFO if the batch succeeded, otherwise as
   a warning. The line has the main figures of the report, and the offsets of at most 20 partitions
 - the option `reportPath` with the path of a file on the driver: each report is one line of the file
 - the option `reportPath` with the path of a directory on the driver: each report is a new file
@@ -115,9 +120,9 @@ A report can go to several destinations at the same time:
   object of the class `WriteReport`
 
 **A directory**: `reportPath` is a directory if a directory with this path exists, or if the path
-ends in `/`. Object stores and some volumes can't append to a file. The sink never appends to a file
-in this directory, so the directory may be on them, if it is mounted on the driver. The order of the
-file names is the order of their times.
+ends in `/`. The sink writes each file in this directory only once, and never appends to it. So the
+directory may be on a volume or an object store that can't append to a file. The directory must be
+mounted on the driver. The order of the file names is the order of the reports' times.
 
 **Rotation**: a file of reports grows by about 2 KB with each batch. If the file has 1 GiB, the sink
 appends no more reports to it, and logs a warning. To prevent that, use logrotate:
@@ -142,8 +147,8 @@ of all batches, also of failed batches:
   the commit, so it does not contain the duration of the commit.
 - **The batch failed, had no rows, or has the [outcome](#outcomes) `unknown`**: its report is
   written without a transaction.
-- **The batch was committed before** (the outcome `done before`): no report is written to the topic,
-  because the report was written when the batch was committed.
+- **An earlier run has committed the batch** (the outcome `done before`): no report is written to
+  the topic, because the report of the earlier run is in the topic.
 
 !!! warning "A report may be in the topic twice"
     A report that is written without a transaction may be duplicated. With exactly-once, reports of
@@ -173,8 +178,8 @@ if report is not None:         # None: nothing was written yet
 
 The driver keeps the last report of each query, for up to a hundred queries. With Spark Connect,
 `last_report(spark)` returns the last report of the server, even if it is the report of another
-client. `last_report` was not tested on Databricks. If it raises [KP0704](errors.md#kp0704) there,
-use `reportPath` or `reportTopic`.
+client. `last_report` was not tested on Databricks. If `last_report` raises
+[KP0704](errors.md#kp0704), use `reportPath` or `reportTopic`.
 
 [`kprod audit`](audit.md) compares the figures of a report with the rows in the topics.
 
@@ -216,8 +221,8 @@ If an attempt failed and a later attempt succeeded, the batch succeeds, and the 
 executor.
 
 After a crash, directories whose names begin with `.kprod-failed-` can remain next to `reportPath`.
-You need not delete them: a later write with the same `reportPath` deletes them when they are older
-than a week.
+You need not delete these directories: a later write with the same `reportPath` deletes them when
+they are more than a week old.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\

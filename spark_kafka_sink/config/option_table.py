@@ -330,9 +330,9 @@ _LISTED = "comma-separated column names, in backticks where a name contains a co
 _COLUMNS = Rule(_LISTED, partial(checked_columns, all_too=False))
 _COLUMNS_OR_ALL = Rule(f"{_LISTED}, or `*`, or `name.*`", partial(checked_columns, all_too=True))
 _FORMAT = one_of(*ColumnFormat, same=any_case)
-_LETTERS = "a pattern of `yyyy`, `MM`, `dd`, `HH`, `mm`, `ss`, `SSS` and text"
+_LETTERS = "a pattern: `yyyy`, `MM`, `dd`, `HH`, `mm`, `ss`, `SSS`, and other text in between"
 _LOCAL_PATTERN = Rule(_LETTERS, partial(checked_pattern, has_zone=False))
-_PATTERN = Rule(f"{_LETTERS}, `XXX`", partial(checked_pattern, has_zone=True))
+_PATTERN = Rule(f"{_LETTERS}; `XXX` for the zone", partial(checked_pattern, has_zone=True))
 
 _SINK = (
     _of_one_write("topic", _T.STRING, None, _TOPIC_NAME),

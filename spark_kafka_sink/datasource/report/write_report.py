@@ -138,7 +138,7 @@ class TopicReport:
 
     topic: Annotated[str, Described("The topic.")]
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
-    bytes: Annotated[int, Described("Record batches on the wire, after compression.", "bytes")]
+    bytes: Annotated[int, Described("Bytes of the record batches, after compression.", "bytes")]
     topic_id: Annotated[
         str | None,
         Described("Kafka's id of the topic; null if the brokers are older than 2.8."),
@@ -154,10 +154,10 @@ class PartitionReport:
     topic: Annotated[str, Described("The topic.")]
     partition: Annotated[int, Described("The partition.")]
     first_offset: Annotated[
-        int, Described("The first offset in any task's acknowledgements.", "offset")
+        int, Described("The lowest offset that brokers acknowledged to a task.", "offset")
     ]
     last_offset: Annotated[
-        int, Described("The last offset in any task's acknowledgements.", "offset")
+        int, Described("The highest offset that brokers acknowledged to a task.", "offset")
     ]
 
 
@@ -422,8 +422,8 @@ class WriteReport:
         int, Described("Bytes of the record batches before compression.", "bytes")
     ]
     compression_rate: Annotated[float, Described("bytes / bytesBeforeCompression.", "ratio")]
-    rows_per_second: Annotated[float, Described("rows / elapsedMs.", "rows/s")]
-    bytes_per_second: Annotated[float, Described("bytes / elapsedMs.", "bytes/s")]
+    rows_per_second: Annotated[float, Described("rows * 1000 / elapsedMs.", "rows/s")]
+    bytes_per_second: Annotated[float, Described("bytes * 1000 / elapsedMs.", "bytes/s")]
     batches: Annotated[int, Described("Record batches, each counted once.", "batches")]
     mean_batch_size: Annotated[
         int, Described("Average size of a record batch after compression.", "bytes")

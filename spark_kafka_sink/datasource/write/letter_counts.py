@@ -29,7 +29,7 @@ class LetterSample:
     """The task and the row number of a row that became a dead letter."""
 
     task: Annotated[int, Described("The DataFrame's partition.")]
-    row: Annotated[int, Described("The row's number within it, from 0.")]
+    row: Annotated[int, Described("The row's number within this partition, from 0.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class LetterCount:
     reason: Annotated[str, Described("The reason in words.")]
     rows: Annotated[int, Described("The number of rows with this reason.", "rows")] = 0
     samples: Annotated[
-        tuple[LetterSample, ...], Described("The first of these rows, at most three.")
+        tuple[LetterSample, ...], Described("The positions of the first three of these rows.")
     ] = ()
 
     def __str__(self) -> str:

@@ -40,8 +40,8 @@ class TaskProgress:
     rows_per_second: Annotated[
         float,
         Described(
-            "Rows per second that brokers acknowledged, since the last time that these figures were"
-            " made. This is every 30 s, or every 10 s if the option progressTopic is set.",
+            "Rows per second that brokers acknowledged in the last 30 s. If the option"
+            " progressTopic is set: in the last 10 s at most.",
             "rows/s",
         ),
     ]

@@ -167,7 +167,7 @@ KEY_RULES: dict[str, KeyRule] = {
     "murmur2_random": JAVA_RULE,
     "fnv1a": KeyRule(_H, _H, _H, fnv1a, fnv1a_of, doc=_FNV_DOC),
     "fnv1a_random": KeyRule(_S, _H, _H, fnv1a, fnv1a_of, doc=_FNV_DOC),
-    "random": KeyRule(_S, _R, _R, *_JAVA, doc="none: every row goes anywhere"),
+    "random": KeyRule(_S, _R, _R, *_JAVA, doc="none: a row with a key goes anywhere"),
     "murmur3": KeyRule(
         _S, _H, _H, *_MURMUR3, doc="MurmurHash3 (x86, 32 bits, seed 0), without its sign bit"
     ),
