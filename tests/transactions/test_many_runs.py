@@ -85,7 +85,7 @@ def told(run: str, planned: int, state: CommitState) -> str:
     return error_of(KEY, refusal).message
 
 
-def test_a_run_shut_out_beside_the_owner_is_not_told_of_another_driver() -> None:
+def test_a_run_shut_out_beside_the_owner_is_told_of_no_take_over() -> None:
     """The owner has had the key since before that run planned; the others were aborted."""
     state = CommitState().taken_over("a", "q", 1)
     planned = state.generation
