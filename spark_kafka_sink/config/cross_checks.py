@@ -14,8 +14,8 @@ from typing import Any
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
 from spark_kafka_sink.base.security.addresses import parse_bootstrap_servers
+from spark_kafka_sink.config.given_option import Given, GivenProducerOptions
 from spark_kafka_sink.config.logins.security_checks import check_security
-from spark_kafka_sink.config.names.given import Given, GivenProducerOptions
 from spark_kafka_sink.config.option import INT_MAX, Check, Status, check_references, refuse
 from spark_kafka_sink.config.option_table import IGNORES_KEYS, JAVA_PARTITIONERS, PRODUCER_OPTIONS
 

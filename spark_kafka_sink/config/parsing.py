@@ -22,9 +22,10 @@ from spark_kafka_sink.base.errors import ConfigError, coded
 from spark_kafka_sink.base.security.secret_references import REFERABLE
 from spark_kafka_sink.config.changelog import ChangelogMode, ChangeOptions
 from spark_kafka_sink.config.cross_checks import CheckedOptions, check_producer_options
+from spark_kafka_sink.config.given_option import Given
 from spark_kafka_sink.config.logins.security_rules import is_security_option
 from spark_kafka_sink.config.named_columns import NamedColumns
-from spark_kafka_sink.config.names.given import Given, GivenOptions
+from spark_kafka_sink.config.names.given import GivenOptions
 from spark_kafka_sink.config.names.given_options import given_options
 from spark_kafka_sink.config.names.unknown_options import PREFIX
 from spark_kafka_sink.config.option import LONG_MAX, Status, refuse

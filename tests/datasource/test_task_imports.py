@@ -31,6 +31,7 @@ def imported() -> set[str]:
         "admin",
         "cli",
         "config.cross_checks",
+        "config.given_option",
         "config.names.config_file",
         "config.names.foreign_options",
         "config.names.given",

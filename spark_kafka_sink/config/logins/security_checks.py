@@ -16,6 +16,7 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
 from spark_kafka_sink.base.security.jaas_config import parse_jaas_config
 from spark_kafka_sink.base.security.password import REPLACE_IT, text_of
+from spark_kafka_sink.config.given_option import GivenProducerOptions
 from spark_kafka_sink.config.logins.oauth_settings import names_own_class
 from spark_kafka_sink.config.logins.sasl_settings import (
     can_not_be_read_yet,
@@ -35,7 +36,6 @@ from spark_kafka_sink.config.logins.security_rules import (
     shown_by_spark,
     without_effect,
 )
-from spark_kafka_sink.config.names.given import GivenProducerOptions
 from spark_kafka_sink.config.option import Check, OptionValue, Status, Values, refuse
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 

@@ -22,12 +22,12 @@ from spark_kafka_sink.base.security.java_properties import property_lines
 from spark_kafka_sink.base.security.local_files import UnusableFileError, decoded, read_file
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.base.security.secret_references import file_reference, is_one_reference
+from spark_kafka_sink.config.given_option import Given
 from spark_kafka_sink.config.named_columns import WITH_SCHEMA
 from spark_kafka_sink.config.names.foreign_options import is_left_out_of_files
 from spark_kafka_sink.config.names.given import (
     CONFIG_FILE,
     SPARK_KEYS,
-    Given,
     GivenOptions,
     add_producer_option,
     folded,

@@ -8,12 +8,11 @@ a value (``cross_checks``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
-from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ConfigError, coded, safe_text
-from spark_kafka_sink.base.security.password import Password
+from spark_kafka_sink.base.errors import ConfigError, safe_text
+from spark_kafka_sink.config.given_option import Given
 from spark_kafka_sink.config.names.unknown_options import refused_option
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import NO_MEANING_PREFIXES, PRODUCER_OPTIONS
@@ -24,60 +23,6 @@ CONFIG_FILE = "configFile"
 #: never reads. They are accepted without a warning.
 SPARK_OPTIONS = ("path", "checkpointLocation", "queryName", "includeHeaders")
 SPARK_KEYS = frozenset(map(str.lower, SPARK_OPTIONS))
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The value of an option that the user has set, with its name and its place for messages.
-
-    ``name`` is the name as the user wrote it. For an option of the sink, ``name`` is the documented
-    name. ``where`` is a text with the file's name, and is empty if the option is not from a file.
-    If the option is a secret in a file, ``value`` is a reference to the line of the secret, and
-    ``content`` is the secret itself. ``content`` is only for checks in this process: it is never
-    pickled or logged.
-    """
-
-    value: object = field(repr=False)
-    name: str
-    where: str = ""
-    content: Password | None = None
-
-    @property
-    def spelled(self) -> str:
-        return self.shown + self.where
-
-    @property
-    def shown(self) -> str:
-        return safe_text(self.name)
-
-    def no_effect(self, why: str) -> str:
-        """Creates the text of the warning that this option has no effect. ``why`` is the reason."""
-        return coded(
-            Kind.WITHOUT_EFFECT, f"Option '{self.shown}'{self.where} has no effect: {why}."
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class GivenProducerOptions:
-    """The producer options that the user has set, by Java's names.
-
-    In messages, ``prefix`` is put before these names: ``kafka.`` for a write, nothing for a
-    producer without Spark.
-    """
-
-    given: Mapping[str, Given]
-    prefix: str
-
-    def spelled(self, name: str) -> str:
-        """The option's name for a message, with the prefix that users write. For an option from a
-        file, the result is the name in the file, followed by the file's name.
-        """
-        given = self.given.get(name)
-        return given.spelled if given is not None and given.where else self.prefix + name
-
-    def no_effect(self, name: str, why: str) -> str:
-        """Creates the text of the warning that the option has no effect. ``why`` is the reason."""
-        return replace(self.given[name], name=self.prefix + name).no_effect(why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from spark_kafka_sink.config.given_option import Given
 from spark_kafka_sink.config.names.config_file import add_file
 from spark_kafka_sink.config.names.given import (
     CONFIG_FILE,
     SPARK_KEYS,
-    Given,
     GivenOptions,
     add_producer_option,
     folded,

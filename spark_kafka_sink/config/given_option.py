@@ -1,0 +1,68 @@
+"""An option that the user has set, with its spelling for messages.
+
+Owns: :class:`Given`, one option, and :class:`GivenProducerOptions`, a producer's options. Never:
+the choice of the options that are accepted (``names``), the parsing of a value (``option``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from spark_kafka_sink.base.error_kinds import Kind
+from spark_kafka_sink.base.errors import coded, safe_text
+from spark_kafka_sink.base.security.password import Password
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The value of an option that the user has set, with its name and its place for messages.
+
+    ``name`` is the name as the user wrote it. For an option of the sink, ``name`` is the documented
+    name. ``where`` is a text with the file's name, and is empty if the option is not from a file.
+    If the option is a secret in a file, ``value`` is a reference to the line of the secret, and
+    ``content`` is the secret itself. ``content`` is only for checks in this process: it is never
+    pickled or logged.
+    """
+
+    value: object = field(repr=False)
+    name: str
+    where: str = ""
+    content: Password | None = None
+
+    @property
+    def spelled(self) -> str:
+        return self.shown + self.where
+
+    @property
+    def shown(self) -> str:
+        return safe_text(self.name)
+
+    def no_effect(self, why: str) -> str:
+        """Creates the text of the warning that this option has no effect. ``why`` is the reason."""
+        return coded(
+            Kind.WITHOUT_EFFECT, f"Option '{self.shown}'{self.where} has no effect: {why}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GivenProducerOptions:
+    """The producer options that the user has set, by Java's names.
+
+    In messages, ``prefix`` is put before these names: ``kafka.`` for a write, nothing for a
+    producer without Spark.
+    """
+
+    given: Mapping[str, Given]
+    prefix: str
+
+    def spelled(self, name: str) -> str:
+        """The option's name for a message, with the prefix that users write. For an option from a
+        file, the result is the name in the file, followed by the file's name.
+        """
+        given = self.given.get(name)
+        return given.spelled if given is not None and given.where else self.prefix + name
+
+    def no_effect(self, name: str, why: str) -> str:
+        """Creates the text of the warning that the option has no effect. ``why`` is the reason."""
+        return replace(self.given[name], name=self.prefix + name).no_effect(why)
