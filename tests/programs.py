@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.waiting import PATIENCE
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -24,7 +26,8 @@ def run_python(
 ) -> subprocess.CompletedProcess[str]:
     """This Python with ``arguments``, to its end, and what it printed. ``environment`` is beside
     this process's own, from which a None takes one away. AssertionError with the output when its
-    exit is not 0; or is, and it ``fails``.
+    exit is not 0; or is, and it ``fails``. The limit is ``timeout`` seconds times
+    :data:`~tests.waiting.PATIENCE`.
     """
     given = {**os.environ, **(environment or {})}
     done = subprocess.run(
@@ -34,7 +37,7 @@ def run_python(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=timeout * PATIENCE,
         check=False,
     )
     assert (done.returncode != 0) == fails, done.stdout[-2000:] + done.stderr[-4000:]
