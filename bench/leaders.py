@@ -70,12 +70,14 @@ def zipf(brokers: int, partitions: int) -> Leaders:
     return random.Random(7).choices(range(1, brokers + 1), weights, k=partitions)
 
 
+_LARGE = "2000 tasks, 200 brokers, 10,000 partitions"
+
 JOBS = (
     Job("200 tasks, 12 brokers, 120 partitions", 200, even(12, 120)),
     Job("2000 tasks, 30 brokers, 3000 partitions", 2000, even(30, 3000)),
-    Job("2000 tasks, 200 brokers, 10,000 partitions", 2000, even(200, 10_000)),
-    Job("the same, leaders by Zipf's law", 2000, zipf(200, 10_000)),
-    Job("the same, each tenth task has ten times the rows", 2000, even(200, 10_000),
+    Job(_LARGE, 2000, even(200, 10_000)),
+    Job(f"{_LARGE}, leaders by Zipf's law", 2000, zipf(200, 10_000)),
+    Job(f"{_LARGE}, each tenth task has ten times the rows", 2000, even(200, 10_000),
         (10, 1, 1, 1, 1, 1, 1, 1, 1, 1)),
     Job("2000 tasks, 200 brokers, 50 partitions", 2000, even(200, 50)),
 )  # fmt: skip
