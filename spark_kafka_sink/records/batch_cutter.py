@@ -71,13 +71,11 @@ def cut(
 
     Group g has the rows ``bounds[g]`` to ``bounds[g + 1] - 1``. ``positions[g]`` is the position in
     the open batch of group g's partition. ``raw_limits`` is the number of record bytes that fit
-    into a new batch: a number for each group, or one number for all groups. ``content`` has the
-    size of each record in bytes, without length, attributes and deltas. If ``timestamps`` is None,
-    all rows have the timestamp ``now_ms``.
+    into a new batch, for each group or for all groups. ``content`` has the size of each record in
+    bytes, without length, attributes and deltas. Without ``timestamps``, all rows have ``now_ms``.
 
     For the length, the attributes and the deltas of a record, the largest possible size is assumed.
-    So a batch never exceeds its limit, with one exception: a record that is larger than the limit
-    is the only record of its batch.
+    So a batch never exceeds its limit. Exception: a record above the limit is alone in its batch.
     """
     generations, record_counts, bases, rooms = np.asarray(positions, np.int64).T
     is_open = generations != 0

@@ -161,10 +161,8 @@ def read_batches(
     Some batches can't be read: they are too large, have malformed records or a wrong checksum, or
     can't be decompressed. If such a batch contains ``mention``, it is yielded with ``unreadable``.
     Otherwise this batch counts as a batch without wanted records. The reading of one batch stops
-    after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records. So each batch takes less than a
-    second, and a caller can check its deadline between two batches.
-
-    No content of the log raises an error. If a batch has an impossible length, the iteration ends.
+    after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records, which takes less than a second.
+    If a batch has an impossible length, the iteration ends. No content of the log raises an error.
     Raises IllegalStateError if ``fetched`` has an error code.
     """
     if fetched.error is not ErrorCode.NONE:

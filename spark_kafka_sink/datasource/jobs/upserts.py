@@ -80,11 +80,9 @@ def upserts(
     type, and rows with null in a column that defines the order. The sink makes such a row a dead
     letter or an error.
 
-    ``upserts`` needs one shuffle, by key. It works for batches only, because Spark can't rank the
-    rows of a stream. In a stream, call ``upserts`` in a ``foreachBatch`` function.
-
-    Raises ConfigError for a stream and for an unknown order. Raises SchemaError for columns that
-    ``df`` does not have.
+    ``upserts`` needs one shuffle, by key. Spark can't rank the rows of a stream, so call
+    ``upserts`` in a ``foreachBatch`` function. Raises ConfigError for a stream and for an unknown
+    order. Raises SchemaError for columns that ``df`` does not have.
     """
     log = _changelog(changelog)
     _check(df, keys, log)

@@ -269,8 +269,7 @@ class RecordAppender:
         """Adds ``record`` to a batch. ``KafkaProducer.send`` describes the behaviour.
 
         If an ApiError occurs, the future and the callback receive it, and an open transaction can
-        then only be aborted. Any other error is raised. In both cases the interceptors are
-        notified.
+        then only be aborted. Any other error is raised. Interceptors are notified of each error.
         """
         if self._interceptors is not None:
             record = self._interceptors.on_send(record)
