@@ -6,28 +6,26 @@ the meaning of a count.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import Field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 #: The metadata of a count whose merged value is the largest value, and not the sum:
 #: ``max_queue_ms: int = field(default=0, metadata=LARGEST)``.
-LARGEST: Final[Mapping[str, Callable[[int, int], int]]] = MappingProxyType({"merge": max})
+LARGEST: Final[Mapping[str, bool]] = MappingProxyType({"largest": True})
 
 
-def count_fields(of: type[Any]) -> tuple[Field[Any], ...]:
-    """The counts of a dataclass: its fields with the default 0."""
-    return tuple(one for one in fields(of) if one.default == 0)
+def merged_counts(of: type, reports: Sequence[object]) -> dict[str, int]:
+    """The merged counts of ``reports`` by name. Each report is an object of the dataclass ``of``.
 
-
-def merged(count: Field[Any], values: Iterable[int]) -> int:
-    """Returns the sum of ``values``. If the field ``count`` is declared with :data:`LARGEST`,
-    returns the largest of ``values`` instead. If there are no values, returns 0.
+    The counts are the fields of ``of`` with the default 0. The merged value is the sum, or the
+    largest value if the field is declared with :data:`LARGEST`. It is 0 without reports.
     """
-    merge: Callable[[int, int], int] = count.metadata.get("merge", operator.add)
-    total = 0
-    for value in values:
-        total = merge(total, value)
-    return total
+    counts: dict[str, int] = {}
+    for one in fields(of):
+        if one.default == 0:
+            values = [getattr(report, one.name) for report in reports]
+            is_largest = "largest" in one.metadata
+            counts[one.name] = max(values, default=0) if is_largest else sum(values)
+    return counts

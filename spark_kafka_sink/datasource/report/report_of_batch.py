@@ -17,7 +17,7 @@ from typing import Any
 
 import pyspark
 
-from spark_kafka_sink.base.counts import count_fields, merged
+from spark_kafka_sink.base.counts import merged_counts
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     CommitOutcomeUnknownError,
@@ -72,7 +72,7 @@ def report_of_batch(
     tasks. ``wall_ms`` is the current time in milliseconds since the epoch.
     """
     now = time.time_ns() // 1_000_000 if wall_ms is None else wall_ms
-    produced = ProduceReport.merge(m.produced for m in messages)
+    produced = ProduceReport.merge([m.produced for m in messages])
     letters = None
     if (queue := config.dead_letters) is not None:
         counts = summed(count for message in messages for count in message.letters)
@@ -82,10 +82,7 @@ def report_of_batch(
         produced = replace(produced, rows=produced.rows - sum(sent))
     values: dict[str, Any] = {
         **_of_equal_names(produced),
-        **{
-            one.name: merged(one, (getattr(m.counts, one.name) for m in messages))
-            for one in count_fields(TaskCounts)
-        },
+        **merged_counts(TaskCounts, [m.counts for m in messages]),
         **_identity([m.identity for m in messages]),
         **_of_options(config),
         **_of_tasks(messages),

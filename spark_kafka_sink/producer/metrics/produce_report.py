@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from spark_kafka_sink.base.counts import LARGEST, count_fields, merged
+from spark_kafka_sink.base.counts import LARGEST, merged_counts
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
 #: Upper bounds of the latencies that ``NodeReport.latencies`` counts, in ms. The last count is the
@@ -109,15 +109,13 @@ class ProduceReport:
     topic_ids: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def merge(reports: Iterable[ProduceReport]) -> ProduceReport:
+    def merge(reports: Sequence[ProduceReport]) -> ProduceReport:
         """Adds up the reports of several task attempts. The driver uses the result as the report of
         the write.
         """
-        total = ProduceReport()
+        counts: dict[str, Any] = {**merged_counts(ProduceReport, reports)}
+        total = ProduceReport(**counts)
         for report in reports:
-            for one in _COUNTS:
-                both = (getattr(total, one.name), getattr(report, one.name))
-                setattr(total, one.name, merged(one, both))
             for node, answers in report.nodes.items():
                 total.nodes[node] = total.nodes.get(node, NodeReport()).merge(answers)
             for tp, (first, last) in report.offsets.items():
@@ -132,9 +130,6 @@ class ProduceReport:
             total.topic_ids |= report.topic_ids
             total.cluster_id = total.cluster_id or report.cluster_id
         return total
-
-
-_COUNTS = count_fields(ProduceReport)
 
 
 @dataclass(frozen=True, slots=True)
