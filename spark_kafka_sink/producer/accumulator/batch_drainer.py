@@ -150,8 +150,7 @@ class BatchDrainer:
         delay = NEVER
         manager = self._transaction_manager
         with self._accumulator.lock:
-            if cluster is not self._queues.cluster:
-                self._queues.group_by_leader(cluster)
+            self._queues.group_by_leader(cluster)
             unknown = _NONE
             if self._queues.leaderless:
                 unknown = frozenset(q.tp.topic for q in self._queues.leaderless if q.batches)
@@ -181,8 +180,7 @@ class BatchDrainer:
         """
         queues = self._queues
         with self._accumulator.lock:
-            if cluster is not queues.cluster:
-                queues.group_by_leader(cluster)
+            queues.group_by_leader(cluster)
             waiting = (*queues.closed_heads, *queues.open.values())
             return next((queue.leader for queue in waiting if queue.leader >= 0), None)
 

@@ -90,12 +90,14 @@ class PartitionQueues:
         return queue
 
     def group_by_leader(self, cluster: Cluster) -> None:
-        """Groups the queues by the leaders in ``cluster``. Called once for each new ``Cluster``
+        """Groups the queues by the leaders in ``cluster``, if ``cluster`` is a new ``Cluster``
         object (snapshot of the metadata).
 
         The method visits only the partitions that have a queue. A partition has a queue after its
         first batch. The metadata may have millions of other partitions.
         """
+        if cluster is self.cluster:
+            return
         self.by_node = {}
         self.leaderless = []
         for tp in sorted(self.by_partition):
