@@ -37,6 +37,7 @@ from spark_kafka_sink.records.encoded_slice import EncodedSlice, EncodedSlices
 from tests.fakes.clock import FakeClock
 from tests.fakes.kafka_messages import init_response
 from tests.fakes.mock_client import MockClient
+from tests.fakes.no_thread import NoThread
 
 NODE1, NODE2 = Node(1, "one", 9092), Node(2, "two", 9092)
 TP0, TP1, TP2 = (TopicPartition("t", p) for p in range(3))
@@ -109,15 +110,6 @@ def acknowledged(batch: ProducerBatch) -> bool:
     return batch.is_done and batch.error is None
 
 
-class StoppedThread:
-    """A network thread that never runs."""
-
-    def is_alive(self) -> bool:
-        return False
-
-    def join(self, timeout: float | None = None) -> None: ...
-
-
 class SenderWorld:
     """As a context manager it checks at its end that the client's answers were all used."""
 
@@ -150,7 +142,7 @@ class SenderWorld:
             self.clock,
             client=None,
             new_client=self._new_client,
-            start_thread=lambda run, name: StoppedThread(),  # the test calls the sender's rounds
+            start_thread=lambda run, name: NoThread(),  # the test calls the sender's rounds
             random=lambda: 0.5,  # the middle of the spread: the backoff is exactly 100 ms
         )
         self.lifecycle, self.link, self.pool = parts.lifecycle, parts.link, parts.pool

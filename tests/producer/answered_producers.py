@@ -26,6 +26,7 @@ from spark_kafka_sink.records.record_columns import RecordColumns
 from tests.fakes.accumulator_world import cluster_of
 from tests.fakes.answering_client import HOLD, AnsweringClient
 from tests.fakes.clock import FakeClock
+from tests.fakes.no_thread import NoThread
 
 PARTITIONS = 4
 CLUSTER = cluster_of([1, 2, 1, 2])
@@ -54,16 +55,6 @@ class Producers:
         producer = KafkaProducer(given, cluster=cluster, client=client)
         self.made.append(producer)
         return producer, client
-
-
-class NoThread:
-    """A network thread that never runs."""
-
-    def is_alive(self) -> bool:
-        return False
-
-    def join(self, timeout: float | None = None) -> None:
-        pass
 
 
 def without_thread(cluster: Cluster = CLUSTER, **options: object) -> KafkaProducer:
