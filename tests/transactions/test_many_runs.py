@@ -85,7 +85,7 @@ def told(run: str, planned: int, state: CommitState) -> str:
     return error_of(KEY, refusal).message
 
 
-def test_a_run_shut_out_beside_the_owner_is_told_of_no_take_over() -> None:
+def test_a_run_shut_out_beside_the_owner_has_the_owners_name() -> None:
     """The owner has had the key since before that run planned; the others were aborted."""
     state = CommitState().taken_over("a", "q", 1)
     planned = state.generation
@@ -99,7 +99,7 @@ def test_a_run_shut_out_beside_the_owner_is_told_of_no_take_over() -> None:
 
 
 @pytest.mark.parametrize("owner", ["a", ""])
-def test_an_aborted_run_is_not_told_of_another_driver(owner: str) -> None:
+def test_the_error_of_an_aborted_run_claims_no_other_driver(owner: str) -> None:
     """Its list is full since, so that the generation has grown."""
     state = CommitState().taken_over("a", "q", 1)
     planned = state.generation
@@ -113,7 +113,7 @@ def test_an_aborted_run_is_not_told_of_another_driver(owner: str) -> None:
     assert "run aborted of 'p'" in message
 
 
-def test_an_owner_is_told_of_its_own_later_plan() -> None:
+def test_the_error_of_an_owner_shows_its_own_later_plan() -> None:
     state = CommitState().taken_over("a", "q", 5).taken_over("b", "q", 5).taken_over("c", "q", 5)
     message = told("c", 5, state)
     assert "another driver has taken over" not in message

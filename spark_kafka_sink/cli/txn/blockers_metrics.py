@@ -17,23 +17,23 @@ from typing import Final, NamedTuple
 from spark_kafka_sink.transactions.operations.blockers import Blocker, Whose
 
 
-class Metric(NamedTuple):
+class TopicGauge(NamedTuple):
     """A metric's name, and its help text for Prometheus."""
 
     name: str
     help: str
 
 
-_OPEN: Final = Metric("kprod_topic_open_transactions", "Open transactions in the topic.")
-_OLDEST_AGE: Final = Metric(
+_OPEN: Final = TopicGauge("kprod_topic_open_transactions", "Open transactions in the topic.")
+_OLDEST_AGE: Final = TopicGauge(
     "kprod_topic_oldest_transaction_age_seconds",
     "How long the oldest of them is open; 0: none is.",
 )
-_HELD: Final = Metric(
+_HELD: Final = TopicGauge(
     "kprod_topic_held_offsets",
     "Offsets after the last stable ones, which consumers that read committed can't read.",
 )
-_CHECKED: Final = Metric(
+_CHECKED: Final = TopicGauge(
     "kprod_topic_checked_timestamp_seconds", "When this was asked, in seconds since 1970."
 )
 METRICS: Final = (_OPEN, _OLDEST_AGE, _HELD, _CHECKED)
@@ -68,7 +68,7 @@ def metrics_text(topic: str, blockers: Sequence[Blocker], now_ms: int) -> str:
     return "".join(line for metric in METRICS for line in _lines(topic, metric, samples[metric]))
 
 
-def _lines(topic: str, metric: Metric, samples: Sequence[_Sample]) -> Iterator[str]:
+def _lines(topic: str, metric: TopicGauge, samples: Sequence[_Sample]) -> Iterator[str]:
     yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} gauge\n"
     for label, value in samples:
         yield f'{metric.name}{{topic="{topic}"{label}}} {value}\n'

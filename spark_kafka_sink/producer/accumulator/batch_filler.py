@@ -236,16 +236,14 @@ class BatchFiller:
             return self.limits.raw_limit(tp.topic) - queue.open.raw_size
 
     def append(self, slices: EncodedSlices, now: int) -> AppendResult:
-        """Appends ``slices`` to the open batches of their partitions. If the open batch of a
-        partition has changed since :meth:`positions`, the slices of this partition are not
-        appended. The result then lists these slices as ``refused`` (see the module docstring).
+        """Appends ``slices`` to the open batches of their partitions. If the open batch has changed
+        since :meth:`positions`, the result lists the partition's slices as ``refused``.
 
         The caller must first allocate memory in the BufferPool: the size of each slice, plus the
         size of a batch header for each slice that opens a batch. This call compresses and closes
         the batches that have become full.
 
-        If the producer has failed, raises its error. If the producer is closed, raises
-        IllegalStateError.
+        Raises the error of a failed producer, and IllegalStateError if the producer is closed.
         """
         sizes, chunks, viewed = self._chunks(slices)
         refused: list[EncodedSlice] = []

@@ -163,7 +163,7 @@ def test_an_aborted_run_is_told_so_unless_another_took_its_place():
 
 
 @pytest.mark.parametrize("is_owned", [False, True])
-def test_an_aborted_run_hears_of_no_take_over_that_may_not_be(is_owned: bool) -> None:
+def test_the_error_of_an_aborted_run_claims_no_take_over(is_owned: bool) -> None:
     """Another run was aborted after it, or the owner has been there all the time."""
     state = STATE.with_aborted_run("run-7", 1)
     if not is_owned:
