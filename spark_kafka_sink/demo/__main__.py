@@ -1,7 +1,8 @@
 """Starts a Kafka, writes a batch and a stream, kills the driver on request, and counts rows.
 
 The demo needs a JDK and the extra ``demo``, or with ``--avro`` the extra ``demo-avro``. The exit
-status is 0 if every row is in the topics exactly once.
+status is 0 if every row is in the topics exactly once. The status is 1 if a row is lost or doubled,
+or if Kafka or the driver has failed. The status is 2 if a Python package is missing.
 """
 
 from __future__ import annotations
@@ -158,8 +159,8 @@ def _kafka(console: Console) -> Iterator[KafkaCluster]:
 
 
 def _show_download(progress: Progress, task: TaskID, done: threading.Event) -> None:
-    """Shows the size of the downloaded files until the download ends, because Maven and Ivy report
-    no progress.
+    """Shows the size of the downloaded files until ``done`` is set. The size is read from the
+    folder of the download, because Maven and Ivy report no progress.
     """
     while not done.wait(0.3):
         size = 0
@@ -191,9 +192,9 @@ def _create_topics(bootstrap: str) -> None:
 
 
 def _write(console: Console, arguments: list[str], folder: Path, *, kill: bool) -> dict[str, float]:
-    """Writes the batch and the stream. Returns the seconds that each of them took. With ``kill``,
-    the driver is killed during the stream and started again. The seconds of the stream then count
-    from the second start.
+    """Writes the batch and the stream. Returns the seconds that each write took, such as
+    ``{"batch": 1.2, "stream": 9.1}``. With ``kill``, the driver is killed during the stream and
+    started again. The seconds of the stream then count from the second start.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

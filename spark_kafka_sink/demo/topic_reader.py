@@ -45,8 +45,10 @@ def id_of_avro(registry: str) -> Iterator[Callable[[bytes], int]]:
 def read(
     bootstrap: str, topic: str, expected: int, id_of: Callable[[bytes], int] = int
 ) -> Contents:
-    """Reads ``topic`` up to its end with ``isolation.level=read_committed``, and counts
-    the rows.
+    """Reads ``topic`` up to its end with ``isolation.level=read_committed``, and counts the rows.
+    ``id_of`` returns the id of a row from the value of its record.
+
+    After 60 seconds the function stops reading. The rows that it has not read then count as lost.
     """
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 

@@ -1,5 +1,6 @@
-"""All exceptions of this package. Users import them from this module, and tracebacks show its
-name.
+"""All exceptions that this package raises, and ``ErrorCode``, the error codes of brokers. Users
+import these classes from here. Tracebacks show the name of this module, such as
+``spark_kafka_sink.errors.DeliveryError``.
 """
 
 from spark_kafka_sink.base.errors import (
