@@ -1,9 +1,8 @@
 """Limits the memory of a producer to buffer.memory. Counts bytes, and blocks writers at the limit.
 
-Owns: the number of free bytes, the queue of waiting writers, and the number of batches that view a
-buffer of encoded rows. Never: creating a buffer. (Java's BufferPool also keeps free buffers for
-reuse.) A writer that waits here cannot encode more rows. This is the back-pressure of the producer
-(DESIGN.md, rule R6).
+:class:`BufferPool` has the number of free bytes, and the queue of waiting writers. The pool only
+counts: it creates no buffers. (Java's BufferPool also keeps free buffers for reuse.) A writer that
+waits here cannot encode more rows. This is the back-pressure of the producer (DESIGN.md, rule R6).
 """
 
 from __future__ import annotations
@@ -37,10 +36,11 @@ class _Waiter:
 
 
 class SharedBuffer:
-    """A buffer of encoded records that several batches view. ``views`` is the number of views.
+    """A buffer of encoded records, of which several batches contain memoryviews. ``views`` is the
+    number of these memoryviews.
 
-    The pool counts all ``size`` bytes of the buffer until the last view ends. The accumulator's
-    lock guards ``views``.
+    The pool counts all ``size`` bytes of the buffer until ``views`` is 0. The accumulator's lock
+    guards ``views``.
     """
 
     __slots__ = ("size", "views")
@@ -96,8 +96,8 @@ class BufferPool:
         """Allocates ``size`` bytes. Waits for free memory until ``deadline_ms`` (monotonic ms).
 
         If the call must wait, it calls ``on_wait`` once, without the lock. ``on_wait`` wakes the
-        sender. Memory is freed only when batches are sent, and batches that are not full may hold
-        all memory.
+        network thread, which then also sends batches that are not full. This is necessary, because
+        such batches may hold all memory, and only a sent batch frees its memory.
 
         Raises RecordTooLargeError if ``size`` is larger than the whole pool, BufferExhaustedError
         at the deadline, and IllegalStateError if the pool is closed. A failed call allocates
@@ -150,7 +150,7 @@ class BufferPool:
     def _serve_waiters(self) -> None:
         """Gives free bytes to the waiting writers, in the order of their requests. The first writer
         may get a part of its bytes now and the rest later. So a large request is not overtaken by
-        smaller requests.
+        smaller requests. Called with the lock.
         """
         while self._waiters and self._available > 0:
             head = self._waiters[0]
@@ -170,8 +170,9 @@ class BufferPool:
                 self._serve_waiters()
 
     def adjust(self, old_size: int, new_size: int) -> None:
-        """Changes the count after a batch has changed its size from ``old_size`` to ``new_size``
-        bytes, by compression or by a split. Never blocks.
+        """Changes the size of an allocation from ``old_size`` to ``new_size`` bytes. Never blocks.
+        Used when batches take over the memory of a chunk of rows, and when compression or a split
+        has changed the size of a batch.
 
         Records that do not compress become a few bytes larger. :attr:`available` then may become
         negative. This is allowed, because the thread that closes a batch must never wait for
@@ -180,8 +181,8 @@ class BufferPool:
         self.deallocate(old_size - new_size)
 
     def close(self) -> None:
-        """Rejects all later allocations, and wakes all waiting writers. Memory can still be
-        deallocated.
+        """Closes the pool. Waiting writers and later calls of :meth:`allocate` raise
+        IllegalStateError. Memory can still be deallocated.
         """
         with self._lock:
             self._closed = True

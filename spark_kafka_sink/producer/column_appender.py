@@ -1,12 +1,14 @@
-"""Appends the rows of ``send_columns`` to the accumulator, in chunks of a few MiB.
+"""Appends the rows of ``send_columns`` to record batches, in chunks of a few MiB.
 
-Owns: the size of a chunk, the steps for each chunk, and the writer's wait for input. The steps are:
-wait for metadata, choose partitions, group the rows by partition, allocate memory, read the
-positions in the open batches, have the rows encoded, and append the slices. A *slice* is the
-encoded rows of one partition for one batch. If a slice was not appended, the last three steps are
-repeated for the rows of this slice (DESIGN.md, steps 4 to 7). Only one thread at a time may write
-columns. Never: encoding itself (``records/record_encoder.py``), queueing a batch, failing the
-producer after an error.
+A *chunk* is a range of rows that are encoded together. This module chooses the size of a chunk, and
+performs these steps for each chunk: wait for metadata, choose partitions, group the rows by
+partition, allocate memory, read the positions in the open batches, have the rows encoded, and
+append the slices. A *slice* is the encoded rows of one partition for one batch. If a slice was not
+appended, the last three steps are repeated for the rows of this slice (DESIGN.md, steps 4 to 7).
+Only one thread at a time may write columns.
+
+``records/record_encoder.py`` encodes the rows, and ``accumulator/batch_filler.py`` adds the slices
+to batches. After an error, ``kafka_producer.py`` fails the producer.
 
 Memory for the whole chunk is allocated *before* the positions in the open batches are read. The
 reason: an allocation may wait for memory, and meanwhile the sender closes open batches to free
@@ -59,7 +61,9 @@ _ROWS_OF_A_SLICE = 32
 
 
 class ColumnAppender:
-    """Appends the rows of ``send_columns`` to the accumulator, in chunks of a few MiB."""
+    """Appends the rows of ``send_columns`` to record batches. The rows are divided into chunks of a
+    few MiB, and the rows of a chunk are encoded together.
+    """
 
     def __init__(
         self,
@@ -109,21 +113,24 @@ class ColumnAppender:
     def _next_size(self, slices: float, rows_per_byte: float, chunks: int) -> ChunkSize:
         """The best chunk size for the next call of :meth:`append`. In the last call, the rows were
         divided into ``chunks`` chunks, and each chunk into ``slices`` slices on average.
+        ``rows_per_byte`` is the number of rows for each byte of :meth:`_upper_bound`.
         """
         rows = min(CHUNK_ROWS, CHUNK_BYTES * rows_per_byte)
-        # Compared with the rows of a chunk of the usual size, not with those that it had: twice as
-        # many would look like enough, the next chunk be small again, and so on in turn.
+        # Compared with the rows of a chunk of the usual size, and not with the rows of the last
+        # chunk: the rows of a large chunk would look like enough, so the next chunk would be small
+        # again, and so on in turn.
         size = self._large if rows < 2 * _ROWS_OF_A_SLICE * slices else self._usual
         if chunks > 1 or self._config.linger_ms == 0:
-            # As many rows as memory allows: more would not make the chunks larger. Or none is to
-            # wait for others.
+            # Several chunks: each was already as large as it may be. linger.ms=0: no row may wait
+            # for other rows.
             return size
         wanted = max(_ROWS_OF_A_CHUNK, int(_ROWS_OF_A_SLICE * slices))
         return replace(size, wanted_rows=min(wanted, size.max_rows))
 
     def _append_chunk(self, chunk: RecordColumns, size: int) -> int:
         """Appends one chunk of rows, and returns the number of its slices. ``size`` is the result
-        of :meth:`_upper_bound` for this chunk.
+        of :meth:`_upper_bound` for this chunk. If ``size`` is more than half of buffer.memory, the
+        halves of the chunk are appended one after the other.
         """
         topics = chunk.topics()
         cluster = self._await_topics(topics)
@@ -136,7 +143,7 @@ class ColumnAppender:
         try:
             groups = self._group(chunk, cluster, limits)
         except DataError:
-            # An explicit partition that the topic lacks: it may have been added meanwhile.
+            # A row names a partition that the metadata lacks. The topic may have grown meanwhile.
             self._metadata.refresh(self._clock.now_ms() + self._config.max_block_ms)
             groups = self._group(chunk, self._await_topics(topics), limits)
         self._allocate(size)
@@ -198,8 +205,12 @@ class ColumnAppender:
         return cluster
 
     def _upper_bound(self, chunk: RecordColumns) -> int:
-        """An upper bound of the size in bytes of the encoded rows of ``chunk``. It is computed from
-        the columns' sizes, without a loop over the rows.
+        """An upper bound of the size in bytes of the encoded rows of ``chunk``, computed from the
+        columns' sizes without a loop over the rows.
+
+        There are two special cases for a chunk of one row that can't be sent. If the row exceeds
+        max.request.size, the result is 0, and ``encode_groups`` later rejects the row. If the row
+        exceeds buffer.memory, this method raises RecordTooLargeError.
         """
         size = chunk.rows * _RECORD_OVERHEAD + HEADER_SIZE + chunk.span_bytes()
         memory = self._config.buffer_memory
@@ -239,7 +250,8 @@ class WaitingForInput:
     """A context manager around the writer's wait for its next rows. For batches with only rows of
     columns, linger.ms is counted only during this wait.
 
-    Example: ``with producer.waiting_for_input(): batch = next(iterator)``. Not reentrant.
+    Example: ``with producer.waiting_for_input(): batch = next(iterator)``. linger.ms begins
+    ``delay_ms`` milliseconds after the beginning of the wait. The context manager is not reentrant.
     """
 
     __slots__ = ("_accumulator", "_clock", "_wakeup", "delay_ms")
