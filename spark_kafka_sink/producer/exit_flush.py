@@ -1,7 +1,7 @@
 """Sends the queued records of producers that were not closed, when the Python interpreter exits.
 
-Owns: the list of this process's producers with a network thread, and the steps at the exit of the
-interpreter. Never: a close that the program itself calls (``kafka_producer.py``).
+The module keeps a list of this process's producers with a network thread. ``kafka_producer.py``
+has the close that the program itself calls.
 
 The network thread is a daemon thread. Without this module, a script that ends without ``close``
 would lose its queued records without a message. The interpreter exits in these steps:
@@ -98,10 +98,11 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def flush_at_exit() -> None:
-    """Closes all producers that still have records to send. Waits until the records are sent, for
-    at most delivery.timeout.ms. Ctrl-C ends the wait.
+    """Closes all producers that still have records to send, or that have an open transaction with
+    rows. Waits until the records are sent, for at most delivery.timeout.ms. Ctrl-C ends the wait.
 
-    If records are lost, logs one warning with their number. Raises nothing.
+    The close aborts an open transaction. If records are lost, logs one warning with their number.
+    Rows of an aborted transaction count as lost. Raises nothing.
     """
     with _Watched.lock:
         unfinished = [one for one in _Watched.parts if _has_work(one)]
@@ -129,10 +130,11 @@ def _has_thread(parts: ProducerParts) -> bool:
 def _has_work(parts: ProducerParts) -> bool:
     """Returns True if the producer must be closed by :func:`flush_at_exit`.
 
-    There are three such cases: the producer has records without an outcome, it has acknowledged
-    rows in an open transaction, or a daemon thread is just closing it. (The daemon thread would end
-    with the interpreter.) Returns False after a close with timeout 0. Also returns False if the
-    producer has failed and a method has already raised the error.
+    There are two such cases: the producer has records without an outcome, or it has acknowledged
+    rows in an open transaction. A producer that a daemon thread is just closing also counts,
+    because the daemon thread would end with the interpreter. Returns False after a close with
+    timeout 0. Also returns False if the producer has failed and a method has already raised the
+    error.
     """
     life = parts.lifecycle
     return (
@@ -145,7 +147,8 @@ def _has_work(parts: ProducerParts) -> bool:
 
 def _rows_of_transaction(parts: ProducerParts) -> int:
     """The number of acknowledged rows in the producer's open transaction. Closing the producer
-    aborts the transaction, so consumers will not see these rows.
+    aborts the transaction, so read_committed consumers will not see these rows. The number is 0 if
+    no transaction is open, or if a thread is committing or aborting the transaction.
     """
     manager = parts.transactional
     if manager is None or not manager.has_ongoing_transaction or manager.is_completing:

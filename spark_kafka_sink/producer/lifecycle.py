@@ -1,9 +1,9 @@
 """The state of a producer (open, failed or closed), the start of its network thread, and the
 detection of forks.
 
-Owns: :class:`Lifecycle`. It decides two questions: whether records are accepted, and which error
-the methods raise after a failure. Never: the decision whether an error fails the producer, the loop
-of the network thread (``sender.py``).
+:class:`Lifecycle` answers two questions: does the producer accept records, and which error do its
+methods raise after a failure? Other modules decide whether an error fails the producer, and
+``sender.py`` has the loop of the network thread.
 
 A forked child process has copies of its parent's producers, but not their threads. So a producer
 can't be used in a forked child.
@@ -71,7 +71,7 @@ os.register_at_fork(after_in_child=ForkCounter.increment)
 
 
 class NetworkLink:
-    """The calls of other threads to the network client of a producer.
+    """Passes the calls of other threads on to the network client of a producer.
 
     Some components need this link, and the client needs these components. So the link is created
     first, and gets the client later by :meth:`connect`. Without a client, the methods do nothing.
@@ -143,12 +143,16 @@ class Lifecycle:
             self.is_open = False
 
     def stop(self, fatal: KafkaError) -> None:
-        """Marks the producer as failed because of the error ``fatal``, and ends its network thread.
-        If :meth:`stop` was called before, the first error stays.
+        """Marks the producer as failed because of the error ``fatal``. The network thread then ends
+        by itself.
+
+        The producer's methods then raise a DeliveryError with the cause ``fatal``. If ``fatal`` is
+        an AuthenticationError, they raise ``fatal`` itself. If the producer has already failed, the
+        methods still raise the first error.
         """
         error = fatal
-        # An authentication error may be raised by a wait of the writer first: it must be the same
-        # either way.
+        # The writer's wait for metadata may raise the AuthenticationError first. The user must get
+        # the same exception class in both cases.
         if not isinstance(fatal, AuthenticationError):
             text = f"the producer failed: {first_line(fatal)}"
             error = DeliveryError(text, hint=fatal.hint, kind=fatal.kind)
@@ -176,8 +180,8 @@ class Lifecycle:
         return self.forks != ForkCounter.count
 
     def check(self) -> None:
-        """Raises an error if the producer is closed, has failed, or was created in another process
-        (before a fork).
+        """Raises IllegalStateError if the producer is closed or was created in another process
+        (before a fork). Raises the producer's error if the producer has failed.
         """
         if self.is_forked:
             raise IllegalStateError(
