@@ -1,14 +1,15 @@
 """Runs the user's interceptors before and after the sending of a record (Java's
 ``ProducerInterceptors``).
 
-Owns: the interface of an interceptor, the import of the classes in ``interceptor.classes``, and the
-calls of ``configure`` and ``close`` for interceptors, serializers and partitioners (Java's
-``Configurable`` and ``Closeable``). If an interceptor raises an exception, the exception is logged,
-and the next interceptor gets the record that the failed interceptor got. Never: logging the content
-of a record, passing a secret option to ``configure``.
+This module has the interface of an interceptor, and imports the classes in
+``interceptor.classes``. It also calls ``configure`` and ``close`` of interceptors, serializers and
+partitioners (Java's ``Configurable`` and ``Closeable``). ``configure`` gets no secret options.
 
 ``on_send`` runs before the wait for metadata, the serializers and the partitioner.
-``on_acknowledgement`` runs after the record was acknowledged or has failed.
+``on_acknowledgement`` runs after the record was acknowledged or has failed. If one of these methods
+raises an exception, a warning is logged, without the content of the record. The next interceptor
+then gets the record that the failed interceptor got. If ``configure`` raises an exception, the
+producer can't be created.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ class ProducerInterceptor:
     this class. ``on_send`` and ``on_send_columns`` run on the thread that sends.
     ``on_acknowledgement`` runs on the network thread, which sends nothing until the method returns.
     So this method must be fast.
+
+    If ``on_send`` or ``on_send_columns`` raises an Exception, a warning is logged, and the result
+    of the method is its argument. If ``on_acknowledgement`` raises an exception, a warning is
+    logged.
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -60,7 +65,8 @@ class ProducerInterceptor:
         return columns
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
-        """Called when a record of ``send`` was acknowledged or has failed (``error`` is not None).
+        """Called when a record of ``send`` was acknowledged or has failed. ``error`` is None if the
+        record was acknowledged.
 
         For rows of ``send_columns``, the method is called once for each batch:
         ``metadata.record_count`` is the number of rows, and ``metadata.offset`` the offset of the
@@ -136,7 +142,8 @@ class Interceptors:
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """Passes ``record`` through all interceptors in order. Returns the record of the last
-        interceptor.
+        interceptor. An interceptor that raises an Exception, or that does not return a
+        ProducerRecord, is skipped with a warning.
         """
         for one in self._records:
             try:
@@ -158,7 +165,8 @@ class Interceptors:
 
     def on_send_columns(self, columns: RecordColumns) -> RecordColumns:
         """Passes ``columns`` through all interceptors in order. Returns the columns of the last
-        interceptor, which have the same number of rows.
+        interceptor. An interceptor that raises an Exception, or that returns another number of
+        rows, is skipped with a warning.
         """
         for one in self._columns:
             try:
@@ -196,7 +204,7 @@ class Interceptors:
 
     def on_send_error(self, record: ProducerRecord, error: KafkaError) -> None:
         """Calls ``on_acknowledgement`` of all interceptors for a ``record`` that failed before it
-        was added to a batch.
+        was added to a batch. Makes the headers of the record read-only.
         """
         headers = record.headers
         assert isinstance(headers, Headers)
@@ -223,7 +231,7 @@ def _having(interceptors: Iterable[object], name: str) -> tuple[object, ...]:
 
 def configure_plugin(plugin: object, option: str, config: ProducerConfig, *more: object) -> None:
     """Calls ``plugin.configure(configs, *more)``. ``configs`` has all checked options under Java's
-    names, without secrets.
+    names, without secrets. Does nothing if ``plugin`` has no such method.
 
     Raises ConfigError if ``configure`` raises an exception. The error does not contain the text of
     this exception, because the text may contain a secret.
@@ -248,8 +256,9 @@ def configure_plugin(plugin: object, option: str, config: ProducerConfig, *more:
 
 
 def close_plugin(plugin: object, what: str) -> None:
-    """Calls ``plugin.close()``. Logs an exception instead of raising it, so that other plugins are
-    also closed.
+    """Calls ``plugin.close()``. Does nothing if ``plugin`` has no such method. An exception of
+    ``close`` is logged and not raised, so that other plugins are also closed. ``what`` names the
+    kind of plugin in the log, such as "interceptor".
     """
     method = getattr(plugin, "close", None)
     if not callable(method):

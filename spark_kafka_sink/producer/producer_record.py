@@ -1,7 +1,7 @@
 """A record for ``send``, and the metadata of a record after it was written.
 
-Owns: :class:`ProducerRecord` with :class:`Headers`, and :class:`RecordMetadata`. Java's classes
-have the same names. Never: the encoded bytes of a record.
+:class:`ProducerRecord` (with :class:`Headers`) is the argument of ``send``.
+:class:`RecordMetadata` is the result. Java's classes have the same names.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ Header = tuple[str, bytes | None]
 
 class Headers:
     """The headers of a record, in their order (Java's RecordHeaders). Several headers may have the
-    same key.
+    same key. A header is a tuple of its key (str) and its value (bytes or None). Any other type
+    raises DataError.
 
     Interceptors and serializers may change the headers. Before ``send`` adds the record to a batch,
-    it makes the headers read-only. A later change raises IllegalStateError.
+    ``send`` makes the headers read-only. A later change raises IllegalStateError.
     """
 
     __slots__ = ("_items", "_read_only")
@@ -167,9 +168,9 @@ class ProducerRecord:
 
     The producer's serializers convert ``key`` and ``value`` to bytes. None becomes null. If
     ``partition`` is None, the partitioner chooses the partition. ``timestamp`` is in milliseconds
-    since the epoch. If it is None, the time of ``send`` is used. ``headers`` may be pairs such as
-    ``[("trace", b"17")]``, which become :class:`Headers`. Raises DataError for arguments that
-    Java's constructor rejects.
+    since the epoch. If ``timestamp`` is None, the time of ``send`` is used. ``headers`` may be
+    pairs such as ``[("trace", b"17")]``, which become :class:`Headers`. Raises DataError for
+    arguments that Java's constructor rejects.
     """
 
     topic: str
@@ -238,7 +239,8 @@ ProducerRecord.headers = property(_headers_of)  # type: ignore[assignment,misc]
 
 
 class RecordMetadata(NamedTuple):
-    """The place where a record was written (Java's RecordMetadata).
+    """The topic, partition and offset at which a record was written, with its timestamp and the
+    sizes of its key and value in bytes (Java's RecordMetadata).
 
     ``offset`` is -1 if it is unknown: with acks=0, for a duplicate, and after an error.
     ``timestamp`` is the timestamp of the record. For a topic with LogAppendTime, ``timestamp`` is
