@@ -1,11 +1,12 @@
 """A Kafka producer for columns and single records: ``KafkaProducer`` and its components.
 
-Owns: all steps from a row to the acknowledgement of its record. Never: importing Spark.
+The package takes rows and records from the caller, sends them to brokers, and reports each broker's
+acknowledgement or error. The package does not import Spark.
 
 ``kafka_producer`` has all public methods, ``wiring`` creates the components, and ``lifecycle`` has
-the state (open, failed or closed). The thread that writes rows uses ``column_appender`` (rows),
-``send`` (single records), ``producer_record`` and ``interceptors``. The network thread runs
-``sender``. Both threads use ``buffer_pool`` (memory), ``accumulator`` (queued batches),
+the state (open, failed or closed). The thread that writes uses ``column_appender`` (rows of
+columns), ``send`` (single records), ``producer_record`` and ``interceptors``. The network thread
+runs ``sender``. Both threads use ``buffer_pool`` (memory), ``accumulator`` (queued batches),
 ``transaction`` (producer id and epoch, sequence numbers, transactions) and ``metrics``.
 ``exit_flush`` runs when the process exits. The package corresponds to
 ``org.apache.kafka.clients.producer`` in Java.

@@ -1,9 +1,8 @@
 """The public API of the producer: ``KafkaProducer``, for single records and for columns.
 
-Owns: the producer's public methods and its close. Application threads call the methods. The work is
-done in ``record_appender.py`` (single records) and ``column_appender.py`` (columns). Never:
-creating the components (``wiring.py``), encoding a record, queueing a batch, handling a response
-(``sender.py``).
+Application threads call the methods of this module. ``record_appender.py`` (single records) and
+``column_appender.py`` (columns) do the work of an append, and ``sender.py`` sends the batches and
+handles the responses. ``wiring.py`` creates these components.
 
 ``send`` is thread-safe. Only one thread at a time may write columns. Other threads may call
 ``send`` at the same time. Records that one thread sends to a partition keep their order.
@@ -220,8 +219,8 @@ class KafkaProducer:
 
     @property
     def chunk_size(self) -> ChunkSize:
-        """The recommended number of rows for the next call of :meth:`send_columns`, estimated from
-        the rows of the last call.
+        """The recommended numbers of rows and bytes for the next call of :meth:`send_columns`,
+        estimated from the rows of the last call.
         """
         return self._columns.chunk_size
 
@@ -229,7 +228,8 @@ class KafkaProducer:
         """Appends all rows of ``columns`` to record batches.
 
         Blocks while a topic is unknown, for at most max.block.ms. Also blocks while buffer.memory
-        is used up.
+        is used up, for at most max.block.ms. If max.block.ms is not set, the limit of this second
+        wait is delivery.timeout.ms.
 
         Raises DeliveryError if an earlier batch of this task attempt has failed. Raises DataError
         or RecordTooLargeError for a row that can't be sent, and KafkaTimeoutError or
@@ -504,8 +504,8 @@ class KafkaProducer:
 
     @property
     def reusable(self) -> bool:
-        """True if another task attempt can use this producer: it is open, no error has occurred,
-        and no batch is without an outcome (DESIGN.md, rule R4).
+        """True if another task attempt can use this producer: the producer is open, no error has
+        occurred, and every batch has its outcome (DESIGN.md, rule R4).
         """
         manager = self._transaction_manager
         return (
@@ -514,8 +514,8 @@ class KafkaProducer:
             and self._thread.is_alive()
             and not self._accumulator.incomplete
             # A producer that never sent a record has no id yet, and is as good as new. A producer
-            # with a prepared transaction is reusable after that is completed
-            # (:meth:`forget_prepared`).
+            # with a prepared transaction can be used again after that transaction has ended, by
+            # :meth:`forget_prepared`.
             and (
                 manager is None
                 or manager.reusable

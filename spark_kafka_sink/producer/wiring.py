@@ -1,8 +1,9 @@
 """Creates the components of a producer, in the order of their dependencies.
 
-Owns: :class:`ProducerOptions`, the checked options of a ``KafkaProducer`` with its serializers and
-interceptors, and :class:`ProducerParts`, which creates the components. Never: the meaning of an
-option (``config/producer_config.py``), the work of a component.
+:class:`ProducerOptions` has the checked options of a ``KafkaProducer``, and its serializer and
+interceptor objects. :class:`ProducerParts` creates the components, such as the accumulator and the
+sender, and passes to each component the other components that it uses.
+``config/producer_config.py`` describes the options.
 """
 
 from __future__ import annotations
@@ -56,7 +57,11 @@ NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
     """The checked options of a producer, with its serializer and interceptor objects. If the user
-    has given the name of a serializer or interceptor, the object was created from this name.
+    has given a name or a class instead of an object, the object was created from the name or the
+    class.
+
+    ``serializers`` has the serializer of keys and the serializer of values. ``interceptors`` is
+    None if the producer has no interceptors.
     """
 
     config: ProducerConfig
@@ -65,8 +70,11 @@ class ProducerOptions:
 
     @classmethod
     def of(cls, given: ProducerConfig | Mapping[str, object]) -> ProducerOptions:
-        """Checks the options ``given``, and logs their warnings. Raises ConfigError for invalid
-        options.
+        """Creates the options of a producer from ``given``. A mapping is checked, and its warnings
+        are logged. A ProducerConfig was checked earlier, and is used unchanged.
+
+        Also creates the serializers and interceptors, and calls their ``configure``. Raises
+        ConfigError for invalid options.
         """
         objects: dict[str, object] = {}
         if isinstance(given, ProducerConfig):
@@ -103,10 +111,11 @@ class ProducerOptions:
 
 
 def _serializer(given: object, option: str, config: ProducerConfig) -> Serializer:
-    """Returns a serializer. ``given`` is a serializer object, a class or a name.
+    """Returns the serializer object for ``option``, which is key.serializer or value.serializer.
+    ``given`` is the value of the option: a serializer object, a class, a name or None.
 
-    A serializer object is used unchanged, as in Java. For a class or a name, a serializer is
-    created, and its ``configure(configs, is_key)`` is called.
+    A serializer object is used unchanged, as in Java. Otherwise a serializer is created or
+    imported, and its ``configure(configs, is_key)`` is called.
     """
     made = serializer(given, option)
     if made is not given:
@@ -123,8 +132,8 @@ def _has_objects(value: object) -> bool:
 
 
 class ProducerParts:
-    """Creates and holds all components of a producer. If a component can't be created, the
-    components that already exist are closed.
+    """Creates and holds all components of a producer. If a component can't be created, the network
+    client and the user's interceptors, serializers and partitioners are closed.
     """
 
     def __init__(
@@ -137,8 +146,12 @@ class ProducerParts:
         start_thread: StartThread,
         random: Callable[[], float] = _random.random,
     ) -> None:
-        """Creates the components. ``random`` returns numbers from 0 to 1, for the random part of
-        the retry backoffs of metadata and batches.
+        """Creates the components, and starts the network thread.
+
+        ``cluster`` is metadata that is already known, or None. ``client`` is an existing network
+        client, and ``new_client`` a function that creates a network client. If both are None, a
+        client that uses sockets is created. ``random`` returns numbers from 0 to 1, for the random
+        part of the retry backoffs of metadata and batches.
         """
         self.interceptors = options.interceptors
         self._plugins: list[tuple[object, str]] = [
@@ -339,8 +352,9 @@ def _with_bootstrap_addresses(config: ProducerConfig, cluster: Cluster | None) -
     """Returns ``config`` with the bootstrap servers resolved to addresses. Raises ConfigError if no
     server name can be resolved.
 
-    If ``cluster`` is not None, ``cluster`` already has the brokers, and ``config`` is returned
-    unchanged. So the tasks of a Spark write need no name resolution.
+    If ``cluster`` already has brokers, ``config`` is returned unchanged. So the tasks of a Spark
+    write need no name resolution. With client.dns.lookup=resolve_canonical_bootstrap_servers_only,
+    the names are always resolved.
     """
     from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
     from spark_kafka_sink.network.client.host_resolver import CANONICAL
