@@ -1,9 +1,10 @@
 """The authentication of a connection before its first request (Java's ``Authenticator``).
 
-Owns: the interface :class:`Authenticator`; for the protocols PLAINTEXT and SSL, an authenticator
-that does nothing; for SASL, an authenticator that reads and writes the frames.
-``sasl_authenticator.py`` creates the content of the frames. Never: the content of a frame, using a
-socket directly (a ``TransportLayer`` reads and writes the bytes).
+This module has the interface :class:`Authenticator` and two implementations.
+:class:`PlaintextAuthenticator` is for the protocols PLAINTEXT and SSL, and does nothing.
+:class:`SaslAuthenticator` sends and receives the frames of a SASL authentication.
+``sasl_authenticator.py`` creates the content of these frames. An authenticator uses no socket
+directly: a ``TransportLayer`` reads and writes the bytes.
 """
 
 from __future__ import annotations
@@ -99,8 +100,10 @@ class PlaintextAuthenticator:
 
 
 class SaslAuthenticator:
-    """Authenticates the connection to the broker ``host`` with SASL. Reads and writes frames by
-    ``transport``.
+    """Authenticates the connection to the broker ``host`` with SASL. Reads and writes frames
+    through ``transport``.
+
+    ``machine`` creates and checks the content of the frames. ``login`` has the credential.
     """
 
     __slots__ = (

@@ -1,10 +1,10 @@
 """IAM authentication of Amazon MSK: the mechanism AWS_MSK_IAM, and OAuth tokens that contain the
 same signature.
 
-Owns: the messages of the mechanism, the AWS region of a broker, and fetching AWS credentials. The
-fetch may block. The package botocore (the extra ``aws``) fetches the credentials, and signs an HTTP
-request with them. The HTTP request is not sent to AWS. It is only sent to the broker, as the proof
-of the credentials.
+This module creates the messages of the mechanism, finds the AWS region of a broker, and fetches AWS
+credentials. A fetch may block. The package botocore (the extra ``aws``) fetches the credentials,
+and signs an HTTP request with them. The HTTP request is not sent to AWS. It is only sent to the
+broker, as the proof of the credentials.
 """
 
 from __future__ import annotations
@@ -141,8 +141,12 @@ def msk_token(keys: Keys, host: str) -> Token:
 
 
 def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCredential[Keys]]:
-    """Returns a function that fetches AWS credentials for a broker. Raises ConfigError if a
-    required package, such as botocore, is not installed.
+    """Returns a function that fetches AWS credentials. Its argument, the broker's host, is not
+    used.
+
+    The returned function may block. It raises OSError if a retry may succeed, and
+    AuthenticationError otherwise. Raises ConfigError if a required package, such as botocore, is
+    not installed.
     """
     errors = _botocore("botocore.exceptions")
     source = _Source(login)
@@ -167,8 +171,10 @@ def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCreden
 
 
 class _Source:
-    """A botocore session. It fetches new credentials before the old ones expire. Used only on the
-    thread of a login.
+    """Reads AWS credentials from a botocore session, or from the user's ``awsCredentialsProvider``.
+
+    botocore itself renews credentials before they expire. Only the thread on which a login fetches
+    credentials calls :meth:`keys`.
     """
 
     def __init__(self, login: AwsLogin) -> None:

@@ -1,8 +1,10 @@
 """The login: gives each connection the credential for its authentication (Java's ``LoginManager``).
 
-Owns: the interface :class:`Login`, the login for a credential that is an option, such as a
-password, and the login that fetches credentials on a separate thread and caches them. Never: the
-messages to a broker, fetching a credential itself.
+This module has the interface :class:`Login` and two implementations. :class:`StaticLogin` is for a
+credential that is an option, such as a password. :class:`FetchingLogin` is for a credential that
+must be fetched, such as an OAuth token. A :class:`Fetcher` calls the function that fetches the
+credential on a separate thread, and caches the result. The functions themselves are in
+``token_sources.py``, ``aws_msk_iam.py`` and ``sasl_gssapi.py``.
 
 No timer renews a credential. Each authentication requests the credential from the login. If the
 credential expires soon, the login first fetches a new credential. Only the connection waits for
@@ -89,7 +91,8 @@ class FetchedCredential(Generic[T]):
 
     After ``refresh_after_ms``, a new credential is fetched before the next use. After
     ``expires_after_ms``, the credential is not valid any more. ``expires_after_ms`` is None if this
-    time is unknown.
+    time is unknown. Every credential is used for at least one second, even if ``refresh_after_ms``
+    is shorter.
     """
 
     value: T
@@ -187,9 +190,9 @@ class Fetcher(Generic[T]):
         return None
 
     def _cached_value(self, cached: _Cached[T], now: int) -> tuple[T | None, bool]:
-        """Returns a pair. The first value is the cached credential, or None if a new credential
-        must be fetched first. The second value is True if the caller must start this fetch. Called
-        under the lock.
+        """Returns a pair. The first value is the cached credential. It is None if the caller must
+        wait for a fetch. The second value is True if the caller must start this fetch, and False if
+        another thread is already fetching. Called under the lock.
 
         Raises the error of the last fetch, if this fetch failed a short time ago and no earlier
         credential is still valid.

@@ -1,7 +1,7 @@
 """Creates the login for the settings of a SASL mechanism.
 
-Owns: :func:`new_login`, and the fetchers that producers of a process share. Never: the messages of
-a mechanism.
+:func:`new_login` chooses the class of the login. This module also keeps the fetchers that all
+producers of a process share. The messages of a mechanism are in the mechanism's own module.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spark_kafka_sink.network.auth.sasl_scram import ScramLogin
 _BACKOFF = (100, 10_000)
 
 
-#: Fetchers of one process: more than any Spark job has clusters.
+#: The maximum number of fetchers in a process. No Spark job writes to so many clusters.
 _MOST_SHARED = 8
 
 
@@ -46,8 +46,8 @@ def new_login(settings: SaslSettings, clock: Clock) -> Login:
 
 
 class _Fetchers:
-    """The fetchers of this process, by their settings. If there are too many, the oldest fetcher is
-    removed. ``_lock`` guards the fetchers.
+    """The fetchers of this process. The key of a fetcher is its settings. If there are too many
+    fetchers, the oldest fetcher is removed. ``_lock`` guards the fetchers.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """OAuth tokens: their format, their lifetime, and unsecured tokens for tests.
 
-Owns: :class:`Token`; reading the expiry of a JWT; the time at which a new token is fetched (Java's
-``ExpiringCredentialRefreshingLogin``); Kafka's unsecured tokens. Never: the validation of a token,
-which only the broker can do.
+This module has the class :class:`Token`. It reads the expiry of a JWT, and computes the time at
+which a new token is fetched (Java's ``ExpiringCredentialRefreshingLogin``). It also creates Kafka's
+unsecured tokens. It does not validate the signature of a token: only the broker can do this.
 """
 
 from __future__ import annotations
@@ -104,8 +104,10 @@ def fetched(
     """Returns ``token`` with its lifetime and with the time after which a new token must be
     fetched.
 
-    ``expires_at`` is the expiry in seconds since the epoch, or None if it is unknown. In this case
-    a new token is fetched for each use. Raises AuthenticationError if the token has expired.
+    ``expires_at`` is the expiry in seconds since the epoch, or None if it is unknown. If
+    ``expires_at`` is None, the login uses the token for one second, and then fetches a new token.
+    ``wall_ms`` is the current time in milliseconds since the epoch. ``where`` names the source of
+    the token in errors. Raises AuthenticationError if the token has expired.
     """
     if expires_at is None:
         return FetchedCredential(token, 0)
@@ -128,6 +130,9 @@ def fetched(
 def unsecured_token(claims: Mapping[str, object], wall_ms: int, life_s: int) -> str:
     """Creates a token without a signature (an unsecured JWS). Brokers accept it only with Kafka's
     example validator for unsecured tokens.
+
+    ``wall_ms`` is the current time in milliseconds since the epoch. ``life_s`` is the lifetime in
+    seconds. ``claims`` can replace the claims ``iat`` and ``exp``.
     """
     issued = wall_ms / 1000
     body = {"iat": issued, "exp": issued + life_s} | dict(claims)

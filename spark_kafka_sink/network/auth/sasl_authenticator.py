@@ -1,10 +1,12 @@
 """The SASL exchange of a client with one broker, without a socket (Java's SaslClientAuthenticator).
 
-Owns: the order of the requests (ApiVersions v0, SaslHandshake, then SaslAuthenticate until client
-and broker are done), their versions and correlation ids, the lifetime of the session (KIP-368), and
-the meaning of the broker's error codes. The caller sends and receives the frames. A connection
-sends no other request before the exchange is complete. Never: using a socket, reading a clock,
-fetching a credential, the messages of a mechanism.
+The exchange has these requests: ApiVersions v0, SaslHandshake, then SaslAuthenticate until client
+and broker are done. This module chooses the versions and correlation ids of the requests. It
+computes the end of the session (KIP-368), and converts the broker's error codes to exceptions. A
+connection sends no other request before the exchange is complete.
+
+The caller sends and receives the frames, passes the current time, and passes a mechanism that has
+the credential. The mechanism creates and checks the messages within the frames.
 """
 
 from __future__ import annotations

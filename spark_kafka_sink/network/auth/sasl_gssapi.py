@@ -1,9 +1,9 @@
 """The mechanism GSSAPI (Kerberos, RFC 4752). The package ``gssapi`` calls the Kerberos libraries of
 the operating system.
 
-Owns: the order of the messages. GSSAPI could also encrypt the data. Kafka does not use this
-encryption: only TLS encrypts a connection. Never: getting the first ticket of the client (by
-``kinit``, or by the library from a keytab).
+This module exchanges the messages of the mechanism in the right order. GSSAPI could also encrypt
+the data. Kafka does not use this encryption: only TLS encrypts a connection. The first ticket of
+the client comes from ``kinit``, or the library gets it with a keytab.
 """
 
 from __future__ import annotations

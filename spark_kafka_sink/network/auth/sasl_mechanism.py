@@ -1,7 +1,8 @@
 """The interface of SASL mechanisms (RFC 4422). A mechanism creates and checks messages.
 
-Owns: the interface :class:`SaslMechanism`, and the error of a mechanism for an invalid message of
-the broker. Never: the frame around a message, using a socket, reading a clock.
+This module has the interface :class:`SaslMechanism`. It also has the error of a mechanism for an
+invalid message of the broker. A mechanism does not create the frame around a message, uses no
+socket, and reads no clock.
 """
 
 from __future__ import annotations

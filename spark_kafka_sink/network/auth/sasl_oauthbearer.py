@@ -1,6 +1,6 @@
 """The mechanism OAUTHBEARER (RFC 7628, KIP-255): the client sends an OAuth token in one message.
 
-Owns: this message. Never: fetching the token (``token_sources.py``).
+This module creates this message. ``token_sources.py`` fetches the token.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _HINT: Final = (
 
 
 class OAuthBearerMechanism(SaslMechanism):
-    """Sends the token. If the broker rejects the token, sends an acknowledgement of the error, as
-    RFC 7628, 3.2.3 requires.
+    """The mechanism OAUTHBEARER. The client sends the token. If the broker rejects the token, the
+    client sends an acknowledgement of the error, as RFC 7628, 3.2.3 requires.
     """
 
     __slots__ = ("_refused", "_token", "complete", "hint")

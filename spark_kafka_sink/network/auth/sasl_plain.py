@@ -1,7 +1,8 @@
 """The mechanism PLAIN (RFC 4616): the client sends user name and password, unencrypted, in one
 message.
 
-Owns: this message. Never: a warning about connections without TLS (``cross_checks.py``).
+This module creates this message. The warning about connections without TLS is in
+``config/logins/security_checks.py``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677). The password itself is never
 sent.
 
-Owns: the client's part of an exchange. The broker also proves that it knows the password: a
-response without the right signature is an error. Never: the frame around a message.
+This module has the client's part of an exchange. The broker also proves that it knows the password:
+a response without the right signature is an error. ``sasl_authenticator.py`` creates the frame
+around a message.
 
 **Two forms of a password.** RFC 5802 requires that names and passwords are first normalized by
 SASLprep (RFC 4013). Kafka's brokers and tools do not normalize them (``ScramFormatter.normalize``).
@@ -160,8 +161,8 @@ class ScramMechanism(SaslMechanism):
 
 
 class ScramLogin(Login):
-    """The login for SCRAM. It remembers which form of name and password the broker accepts (see the
-    module docstring). Only the network thread uses it.
+    """The login for SCRAM. It remembers which form of name and password the broker accepts: the
+    text of the options, or this text normalized by SASLprep. Only the network thread uses it.
     """
 
     __slots__ = ("_form", "_forms", "_mechanism")

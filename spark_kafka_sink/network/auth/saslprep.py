@@ -1,7 +1,7 @@
 """SASLprep (RFC 4013): normalizes names and passwords. Texts that look the same but have different
 code points become equal.
 
-Owns: the rules of SASLprep. Never: the decision to normalize a password (``sasl_scram.py``).
+``sasl_scram.py`` decides whether a password is normalized.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Requests an access token from an identity provider with client credentials (RFC 6749, 4.4;
 KIP-768).
 
-Owns: the content of the HTTP request and the check of the response. Never: the HTTP exchange
-(``network/http/http_exchange.py``), the decision when to request a token.
+This module creates the HTTP request and checks the response. ``network/http/http_exchange.py``
+sends the request. The caller decides when a token is requested.
 
 A request blocks. So only the thread of a login and the client of a schema registry send requests.
-After the name lookup, connecting takes at most ``sasl.login.connect.timeout.ms``. Then the request
-and the response take at most ``sasl.login.read.timeout.ms``. Error messages contain only OAuth's
-error fields of a response.
+The name lookup, the TCP connection and the TLS handshake together take at most
+``sasl.login.connect.timeout.ms``. Then the request and the response together take at most
+``sasl.login.read.timeout.ms``. Error messages contain only OAuth's error fields of a response.
 """
 
 from __future__ import annotations

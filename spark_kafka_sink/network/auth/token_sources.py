@@ -1,7 +1,7 @@
 """Functions that fetch OAuth tokens: from an endpoint, a file, or the user's code.
 
-Owns: :func:`token_fetcher`. Never: starting a thread. The functions may block, so they must run on
-the thread of a login.
+:func:`token_fetcher` returns such a function. The functions may block, so they must run on the
+thread of a login. This module starts no thread.
 """
 
 from __future__ import annotations
