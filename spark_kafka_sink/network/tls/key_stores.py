@@ -1,9 +1,9 @@
 """Reads certificates and private keys from Kafka's ``ssl.`` options. Their format is PEM or PKCS12.
 A PEM text may also be the value of an option.
 
-Owns: the detection of a store's type, and its conversion to PEM. A JKS store is rejected, because
-its format is documented only by Java's code, and its encryption is weak. The error contains the
-command that converts the store. Never: the use of the certificates (``ssl_context.py``).
+This module detects the type of a store, and converts the store to PEM. A JKS store is rejected,
+because its format is documented only by Java's code, and its encryption is weak. The error contains
+the command that converts the store. ``ssl_context.py`` uses the certificates.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Creates the TLS context for each new connection, and reads certificate files again if they were
 renewed.
 
-Owns: :class:`RenewedContext`, which remembers the last valid context. Never: reading a file itself
-(``ssl_context.py`` and ``key_stores.py`` do this). Open connections keep their certificates.
-
 A Spark stream may run for months, while its certificates are valid for only a few days.
+:class:`RenewedContext` remembers the last valid context. ``ssl_context.py`` and ``key_stores.py``
+read the files. Open connections keep their certificates.
 """
 
 from __future__ import annotations

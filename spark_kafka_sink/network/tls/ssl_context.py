@@ -1,9 +1,9 @@
 """Creates a TLS context from Kafka's ``ssl.`` options: trusted certificates, the client's
 certificate, TLS versions and cipher suites.
 
-Owns: the ``ssl.SSLContext`` for the connections of a producer (Java's ``DefaultSslEngineFactory``).
-By default, the broker's certificate, its chain and its host name are verified, and TLS 1.2 or newer
-is required. Never: opening a connection.
+:func:`ssl_context` creates the ``ssl.SSLContext`` for the connections of a producer (Java's
+``DefaultSslEngineFactory``). By default, the broker's certificate, its chain and its host name are
+verified, and TLS 1.2 or newer is required.
 
 Files are read on the machine on which the producer runs, so Spark executors also need them.
 Python's ``ssl`` reads a private key only from a file. So the key is written to a file in memory
@@ -218,8 +218,8 @@ def _load_key(context: ssl.SSLContext, key: KeyMaterial) -> None:
 
 @contextmanager
 def _in_memory_file(content: bytes) -> Iterator[str]:
-    """A context manager that creates a file with ``content`` in memory, and yields its path. Other
-    processes can't read the file.
+    """A context manager that creates a file with ``content`` in memory, and yields its path.
+    Processes of other users can't read the file.
     """
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("kprod", os.MFD_CLOEXEC)

@@ -1,6 +1,6 @@
 """Explains a TLS failure with the names of Kafka's options.
 
-Owns: the table of failures. Never: closing a connection.
+This module has a table of failures. The caller closes the connection.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """TLS on the connection to a broker (Java's ``SslTransportLayer``).
 
-Owns: the TLS session of one connection: handshake, encryption, close_notify, and the errors of
-failures. Never: reading certificates and keys (``ssl_context.py``), waiting, the content of the
-bytes.
+:class:`SslTransportLayer` has the TLS session of one connection: handshake, encryption and
+close_notify. It converts TLS failures to exceptions. ``ssl_context.py`` reads certificates and
+keys.
 
 OpenSSL reads from and writes to two buffers in memory (``ssl.MemoryBIO``), not the socket. This
 class transfers the bytes between the buffers and the socket. So no call blocks, and bytes that
@@ -10,9 +10,9 @@ OpenSSL writes during a read (a key update, an alert) are also sent. The context
 renegotiation, which TLS 1.3 does not have.
 
 A server could send internal messages of TLS (key updates, tickets, requests to renegotiate) without
-end, even before it shows a certificate. So one call reads at most one chunk of bytes from the
-socket. The connection is closed if only internal messages arrive, or if the server does not read
-our responses to them.
+end, even before it shows a certificate. So one call reads at most 64 KiB from the socket. If more
+than 64 KiB without data for the caller have arrived, one call reads at most 4 KiB. The connection
+is closed if only internal messages arrive, or if the server does not read our responses to them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _RECORD = 16384
 _AHEAD = 16 * _RECORD
 #: The maximum number of encrypted bytes in a single read.
 _CHUNK = 4 * _RECORD
-#: The size of a single read if the previous bytes contained no data for the caller. A larger chunk
-#: could contain 2 400 key updates, which take tens of milliseconds.
+#: The maximum number of encrypted bytes in a single read, after more than :data:`_CHUNK` bytes
+#: without data for the caller. 64 KiB could contain 2 400 key updates, which take tens of
+#: milliseconds.
 _SMALL_CHUNK = 4096
 #: The maximum number of received bytes without data for the caller, including the handshake. (The
 #: largest certificate chain that OpenSSL accepts has 100 KiB.) A byte for the caller lowers the
@@ -115,8 +116,9 @@ class SslTransportLayer:
         return self._handshaken
 
     def handshake(self) -> None:
-        """Continues the handshake as far as this is possible without blocking, but reads at most
-        one chunk of bytes. The caller calls this method again after the next event of the socket.
+        """Continues the handshake as far as this is possible without blocking, but reads a limited
+        number of bytes (see ``_CHUNK``). The caller calls this method again after the next event of
+        the socket.
 
         Raises AuthenticationError, ConnectionError.
         """
@@ -245,10 +247,10 @@ class SslTransportLayer:
     def _receive(self, idle: int) -> bool:
         """Reads encrypted bytes from the socket into OpenSSL's buffer.
 
-        Returns False if the socket has no bytes now, or if the caller has already read one chunk.
-        ``idle`` is the value of ``_idle`` (the number of bytes without data for the caller) before
-        the caller's first read. From this value, the method computes how many bytes the caller has
-        already read.
+        Returns False if the socket has no bytes now, or if the caller has already read as many
+        bytes as one call may read. ``idle`` is the value of ``_idle`` (the number of bytes without
+        data for the caller) before the caller's first read. From this value, the method computes
+        how many bytes the caller has already read.
         """
         left = idle + (_CHUNK if idle <= _CHUNK else _SMALL_CHUNK) - self._idle
         if left <= 0:
