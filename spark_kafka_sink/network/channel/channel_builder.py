@@ -1,7 +1,7 @@
 """Creates the transport layer and the authenticator of a connection (Java's ``ChannelBuilders``).
 
-Owns: the choice of both classes by ``security.protocol``, and the creation of the TLS context and
-the login from the options. Never: opening or using a connection.
+This module chooses both classes by ``security.protocol``. It also creates the TLS context and the
+login from the options. The selector opens and uses the connections.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """One connection to a broker: TLS handshake, authentication, and the frame that is being sent and
 the frame that is being received (Java's KafkaChannel).
 
-Owns: the transport layer, the authenticator, the progress of the two frames, and the reason of a
-disconnect. Never: waiting for events, queueing frames. A channel sends one frame at a time.
+A channel has the transport layer, the authenticator, the progress of the two frames, and the reason
+of a disconnect. It sends one frame at a time and has no queue. The selector waits for the events of
+its socket.
 
 The record batches of a Produce request are passed to ``sendmsg`` without a copy. If the socket
 accepts only a part of a frame, the rest is sent later from the same buffers.

@@ -1,8 +1,8 @@
 """Waits for events of many sockets, with epoll, or with poll(2) on systems without epoll (macOS).
 
-Owns: one interface for both. Never: finding the connection that belongs to a file descriptor
-(``selector.py``). Python's module ``selectors`` is not used, because its dict lookups and tuples
-take longer than the system calls.
+This module has one interface for both. A poller knows only file descriptors: ``selector.py`` finds
+the connection that belongs to a file descriptor. Python's module ``selectors`` is not used, because
+its dict lookups and tuples take longer than the system calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The interface by which ``NetworkClient`` uses connections (Java's ``Selectable``).
 
-Owns: the interface, and the classes of its arguments and results. ``Selector`` implements it with
-sockets. Tests implement it with a simulated network.
+This module has the interface, and the classes of its arguments and results. ``Selector`` implements
+it with sockets. Tests implement it with a simulated network.
 """
 
 from __future__ import annotations
@@ -102,8 +102,9 @@ class Selectable(Protocol):
         ...
 
     def send(self, send: NetworkSend) -> None:
-        """Sets the next frame for a connection. Raises IllegalStateError if the previous frame is
-        not written completely.
+        """Sets the next frame for a connection. The next :meth:`poll` sends it. Raises
+        IllegalStateError if the previous frame is not written completely, or if there is no
+        connection to the node.
         """
         ...
 
@@ -132,7 +133,9 @@ class Selectable(Protocol):
     def is_channel_ready(self, node_id: int) -> bool: ...
 
     def close_channel(self, node_id: int) -> None:
-        """Closes the connection to a node immediately. The polls do not report this disconnect."""
+        """Closes the connection to a node immediately. :attr:`disconnected` of later polls does not
+        contain this connection.
+        """
         ...
 
     def wakeup(self) -> None: ...

@@ -1,9 +1,10 @@
 """Non-blocking connections to brokers (Java's ``common.network.Selector``).
 
-Owns: the sockets, their events, the wakeup from another thread, the closing of idle connections,
-and the delivery of the last responses of a closed connection. One thread makes all calls, except
-for :meth:`Selector.wakeup`. Never: the content of a frame, sending a request again, computing a
-backoff (``network_client.py``).
+The selector has the sockets and waits for their events. It closes idle connections. It delivers
+responses that arrived before their connection was closed. Another thread can wake it up. One thread
+makes all calls, except for :meth:`Selector.wakeup`. The selector does not know the content of a
+frame. It does not send a request again and computes no backoff: ``network_client.py`` decides about
+both.
 
 :meth:`Selector.send` only stores a frame. The next :meth:`Selector.poll` writes the frame, and then
 waits for events. So most requests need only one system call (``sendmsg``).

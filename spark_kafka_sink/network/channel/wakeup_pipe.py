@@ -1,8 +1,8 @@
 """Lets any thread wake up another thread that waits in a poll. Uses a pair of connected sockets, as
 Java's NIO selector does.
 
-Owns: the two sockets, and the guarantee that no wakeup is lost. Never: the work of the woken
-thread.
+No wakeup is lost: if :meth:`WakeupPipe.wakeup` is called before the poll begins, the poll returns
+at once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The API versions that each connected node supports (Java's ``ApiVersions``, and
 ``NetworkClient.nodesNeedingApiVersionsFetch``).
 
-Owns: the ApiVersions response of each node, the nodes to which an ApiVersions request must still be
-sent, and the choice of the version for other requests. Never: sending a request, the state of a
-connection.
+This module stores the ApiVersions response of each node. It knows the nodes to which an ApiVersions
+request must still be sent, and chooses the version of other requests. ``network_client.py`` sends
+the requests.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class ApiVersions:
         self._known: dict[int, NodeApiVersions] = {}
         # The version of the request that each known node answered.
         self._answered_in: dict[int, int] = {}
-        # Nodes with a request in flight, and how many of each node ended with their connection.
+        # The nodes to which an ApiVersions request is in flight. ``_lost`` has for each node the
+        # number of ApiVersions requests without a response, because the connection was closed.
         self._asked: set[int] = set()
         self._lost: dict[int, int] = {}
         #: The nodes to which an ApiVersions request must be sent, each with the version of this
@@ -84,8 +85,8 @@ class ApiVersions:
         return known.latest_usable(request.api_key, ours)
 
     def connected(self, node_id: int) -> None:
-        """Notes that the connection to a node is established. An ApiVersions request must be sent
-        as soon as the connection can send.
+        """Notes that the connection to a node is established, so that an ApiVersions request must
+        be sent. Chooses the version of this request (:data:`FALLBACKS`).
         """
         stage = self._lost.get(node_id, 0) // _TRIES
         self.needing_fetch[node_id] = FALLBACKS[min(stage, len(FALLBACKS) - 1)]

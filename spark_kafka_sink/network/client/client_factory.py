@@ -1,7 +1,7 @@
 """Creates the network client of a producer from its options.
 
-Owns: :func:`new_network_client`, and the lookup of the bootstrap servers. Never: the meaning or the
-default of an option (``config/producer_config.py``).
+:func:`new_network_client` creates the client. :func:`with_bootstrap_addresses` looks up the
+bootstrap servers. The meaning and the default of an option are in ``config/producer_config.py``.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from spark_kafka_sink.protocol.request import ApiKey, Request
 class ClientRequest:
     """A request to the node with the id ``destination``.
 
-    ``poll`` calls ``callback`` with the response. Times are monotonic milliseconds.
+    ``poll`` calls ``callback`` with the response. ``expect_response`` is False for a Produce
+    request with acks=0. ``created_ms`` is a time in monotonic milliseconds.
     """
 
     destination: int

@@ -1,7 +1,8 @@
 """The state of the connection to each node (Java's ClusterConnectionStates).
 
-Owns: the state of each connection, reconnect backoff, connection setup timeout, throttling, and the
-choice of the next address of a host. Never: using a socket, sending a request, reading a clock.
+This module keeps the state of each connection, and computes the reconnect backoff, the connection
+setup timeout and the throttle time. It chooses the next address of a host. It uses no socket, sends
+no request and reads no clock.
 """
 
 from __future__ import annotations
@@ -230,9 +231,9 @@ class ClusterConnectionStates:
     def connection_delay(self, node_id: int, now: int) -> int:
         """The time in ms until the node must be checked again.
 
-        For a disconnected node, it is the remaining backoff. For a connecting node, it is the
-        remaining setup timeout. For a connected node, it is NEVER, because an event of the node's
-        socket wakes the caller.
+        For a disconnected node, it is the remaining backoff. For a connecting node, it is the whole
+        setup timeout. For a connected node, it is NEVER, because an event of the node's socket
+        wakes the caller. For a node without a connection attempt, it is 0.
         """
         state = self._states.get(node_id)
         if state is None:
@@ -245,8 +246,9 @@ class ClusterConnectionStates:
         return NEVER
 
     def poll_delay_ms(self, node_id: int, now: int) -> int:
-        """The time in ms until a request may be sent to the node. For a connected node, it is the
-        remaining throttle time. Otherwise it is :meth:`connection_delay`.
+        """The time in ms until a request may be sent to the node. For a throttled node, it is the
+        remaining throttle time. For a connected node that is not throttled, it is NEVER, because an
+        event of the node's socket wakes the caller. For other nodes it is :meth:`connection_delay`.
         """
         state = self._states.get(node_id)
         if state is None or state.state not in _CONNECTED:

@@ -1,8 +1,9 @@
-"""The broker addresses to which connections have failed, each with the reason. Used in messages
-when no broker responds.
+"""The broker addresses to which connections have failed, each with the reason. Error messages name
+these addresses when no broker responds.
 
-Owns: the address of the last connection attempt to each node; for each address, the reason of the
-last failure, until the node responds. Never: the decision to try again.
+This module keeps the address of the last connection attempt to each node. For each address, it
+keeps the reason of the last failure, until the node responds. It does not decide whether a
+connection is tried again.
 """
 
 from __future__ import annotations

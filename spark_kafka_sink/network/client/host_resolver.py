@@ -1,8 +1,8 @@
 """Resolves host names to IP addresses (Java's ``HostResolver`` and ``ClientUtils.resolve``).
 
-Owns: the name lookups. A lookup blocks. A caller that must not block runs the lookup on another
-thread (``lookup_threads.py``). In Java, the sender thread itself waits for the lookup. Never: the
-order in which addresses are tried (``cluster_connection_states.py``).
+A lookup blocks. A caller that must not block runs the lookup on another thread
+(``lookup_threads.py``). In Java, the sender thread itself waits for the lookup.
+``cluster_connection_states.py`` chooses the order in which addresses are tried.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The requests that were sent, or are being sent, and have no response yet (Java's
 InFlightRequests).
 
-Owns: the order of the requests to each node, the limit of their number, and the time of the next
-timeout. Never: using a connection, the meaning of a response.
+This module keeps the order of the requests to each node, limits their number, and computes the time
+of the next timeout. It uses no connection, and the callers handle the responses.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The interface by which the sender uses the network (Java's ``KafkaClient``).
 
-Owns: :class:`KafkaClient`, which ``NetworkClient`` implements; :class:`MetadataStore`, the
-interface by which the network client uses the metadata. ``metadata.py`` implements
-:class:`MetadataStore`. Tests have other implementations of both interfaces.
+``NetworkClient`` implements :class:`KafkaClient`. ``metadata.py`` implements
+:class:`MetadataStore`, the interface by which the network client uses the metadata. Tests have
+other implementations of both interfaces.
 
 Only the sender thread calls the methods, except for :meth:`KafkaClient.wakeup` and
 :meth:`KafkaClient.connection_failures`.
@@ -82,7 +82,7 @@ class KafkaClient(Protocol):
 
     def poll_delay_ms(self, node: Node, now: int) -> int:
         """The time in ms until a request may be sent to ``node``, because of backoff, connection
-        setup or throttling.
+        setup or throttling. NEVER if the node is connected and not throttled.
         """
         ...
 

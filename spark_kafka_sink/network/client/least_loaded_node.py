@@ -1,7 +1,6 @@
 """Chooses a node for a request that any node can handle (Java's ``KafkaClient.leastLoadedNode``).
 
-Owns: :class:`LeastLoadedNode` and the choice of the node. Never: opening a connection, sending a
-request.
+:func:`find_least_loaded_node` only chooses. The caller opens the connection and sends the request.
 """
 
 from __future__ import annotations

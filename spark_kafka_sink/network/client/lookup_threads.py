@@ -1,7 +1,7 @@
 """Resolves host names on separate threads, so that the network thread never blocks.
 
-Owns: :class:`LookupThreads`. Never: the lookup itself (``host_resolver.py``), a lookup for which
-the caller waits (``bounded_lookup.py``).
+``host_resolver.py`` has the lookup itself. ``bounded_lookup.py`` is for a caller that waits for the
+lookup.
 
 The resolver of the operating system may block for 15 s or longer if a name server does not respond.
 """

@@ -1,10 +1,10 @@
 """The cluster metadata of a producer, and the times at which they are requested again (Java's
 ``ProducerMetadata``).
 
-Owns: the current :class:`Cluster`, the topics in use, the decision whether a Metadata request must
-be sent, and the threads that wait for metadata. Never: sending requests (``metadata_updater.py``),
-merging a response (``metadata_merge.py``), the list of errors after which the sender requests an
-update.
+:class:`Metadata` has the current :class:`Cluster` and the topics in use. It decides whether a
+Metadata request must be sent, and wakes the threads that wait for metadata. It does not send
+requests (``metadata_updater.py`` does this) and does not merge a response (``metadata_merge.py``
+does this). The sender knows the errors after which it requests an update.
 
 An update is *full* or *partial*. A full update requests all topics in use. It is sent when the
 metadata are too old, or after an error. A partial update requests only topics that were just added,
@@ -16,8 +16,8 @@ flight, the version is raised. The response to the older request then does not c
 requested update.
 
 The driver can send a :class:`Cluster` to the tasks. A task creates its :class:`Metadata` with this
-cluster, and then needs no Metadata request at its start. While the metadata are parked
-(:meth:`Metadata.set_parked`), no request is sent.
+cluster, and then needs no Metadata request at its start. Between two tasks of a Python worker, the
+producer is parked (:meth:`Metadata.set_parked`): no Metadata request is sent.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Merges a Metadata response into the known metadata (Java's ``MetadataSnapshot.mergeWith``).
 
-Owns: the decision which topics and leaders of a response are used. ``metadata.py`` calls
-:func:`merge` under the lock of ``Metadata``. Never: storing the result, waking a thread, the time
-of the next update.
+:func:`merge` decides which topics and leaders of a response are used. ``metadata.py`` calls this
+function under the lock of ``Metadata``, stores the result, wakes the waiting threads, and computes
+the time of the next update.
 """
 
 from __future__ import annotations

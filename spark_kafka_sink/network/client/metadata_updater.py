@@ -1,7 +1,7 @@
 """Sends Metadata requests (Java's NetworkClient.DefaultMetadataUpdater).
 
-Owns: the Metadata request in flight (at most one), the choice of the node, and the time of a
-rebootstrap (KIP-899, KIP-1102). Never: reading the response (``metadata.py``), using a socket.
+At most one Metadata request is in flight. This module chooses the node for the request, and decides
+when the client must rebootstrap (KIP-899, KIP-1102). ``metadata.py`` reads the response.
 """
 
 from __future__ import annotations

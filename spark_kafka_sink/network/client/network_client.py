@@ -1,9 +1,10 @@
 """Sends requests to brokers and handles their responses (Java's NetworkClient).
 
-Owns: the choice of the connection and the version for each request, correlation ids, timeouts,
-ApiVersions requests, throttling, and the failure of the requests of a closed connection. Never:
-using a socket (``Selectable`` does this), storing the metadata (``MetadataStore`` does this),
-sending a request again.
+The network client chooses the connection and the version for each request, and gives each request a
+correlation id. It sends ApiVersions requests, and handles timeouts and throttling. If a connection
+is closed, the requests in flight on it fail. The network client never sends a request again. It
+uses no socket (``Selectable`` does this) and does not store the metadata (``MetadataStore`` does
+this).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The connections of a client by node, from the connection attempt to the disconnect.
 
-Owns: the state and backoff of each connection (``states``), the node's API versions
-(``api_versions``), and the addresses that have failed (``failures``). When a connection is opened
-or closed, all three change together. Never: failing the requests of a connection
-(``network_client.py``), using a socket (``Selectable`` does this).
+:class:`NodeConnections` has the state and backoff of each connection (``states``), the node's API
+versions (``api_versions``), and the addresses that have failed (``failures``). When a connection is
+opened or closed, all three change together. ``network_client.py`` fails the requests of a closed
+connection.
 """
 
 from __future__ import annotations
