@@ -1,8 +1,8 @@
 """Resolves a host name with a time limit.
 
-Owns: :func:`resolve_within`, and the thread of a lookup. Never: the lookup itself
-(``client/host_resolver.py``), lookups of a client that must not block
-(``client/lookup_threads.py``).
+:func:`resolve_within` runs the lookup on a thread of its own, and waits for the result. The lookup
+itself is a function of ``client/host_resolver.py``. A caller that must not wait uses
+``client/lookup_threads.py``.
 
 The resolver of the operating system may block for 15 s or longer if a name server does not respond.
 A thread that calls the resolver can't be interrupted. So each lookup runs on its own daemon thread.

@@ -1,9 +1,9 @@
 """Reads frames from a connection. A frame is a 4-byte length and that number of bytes (Java's
 NetworkReceive).
 
-Owns: the frame that is being received on one connection. The buffer for a frame grows with the
-bytes that have arrived. So a wrong length can't cause a large allocation. Never: the content of a
-frame.
+:class:`FrameReader` keeps the part of a frame that has arrived so far. Its buffer grows with the
+bytes that have arrived, so a wrong length can't cause a large allocation. This module does not read
+the content of a frame.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class FrameReader:
     """Reads frames from one connection, one after the other.
 
     The first frame may have at most ``first_limit`` bytes, because the peer may not be a Kafka
-    broker. After RemoteProtocolError it is unknown where the next frame begins. So the connection
-    must be closed.
+    broker. Later frames may have at most ``limit`` bytes. After RemoteProtocolError it is unknown
+    where the next frame begins. So the connection must be closed.
     """
 
     __slots__ = (

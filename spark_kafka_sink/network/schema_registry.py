@@ -1,8 +1,9 @@
 """A client for schema registries with Confluent's REST API, such as Confluent's and Apicurio's
 registry.
 
-Owns: :class:`ConfluentRegistry`: its requests, credentials, retries, and the checks of a response.
-Never: choosing the schema for a write (``datasource/schemas``), requests from a Spark task.
+:class:`ConfluentRegistry` sends the requests with their credentials, repeats a request after a
+temporary failure, and checks the responses. ``datasource/schemas`` chooses the schema for a write.
+A Spark task sends no requests to a registry.
 
 Confluent's own client (confluent-kafka 2.16) is not used, for two reasons. It reads responses of
 any length, without a time limit. And it does not support the key stores and the references to
@@ -87,11 +88,12 @@ class RegisteredSchema:
 
 
 class ConfluentRegistry:
-    """A client of the registry whose URL and credentials are in ``options``. References to secrets
-    in ``options`` are resolved by the client.
+    """A client of the registry whose URL and credentials are in ``options``. The client resolves
+    references to secrets in ``options``.
 
     Requests block. All requests of this object together may take at most ``limit_ms``, counted from
-    its creation.
+    its creation. A request raises NoRegistryAnswerError if no URL of the registry responds, and
+    SchemaRegistryError for an invalid or unexpected response.
     """
 
     def __init__(self, options: Mapping[str, OptionValue], limit_ms: int) -> None:
@@ -128,7 +130,8 @@ class ConfluentRegistry:
         return None if answer is None else self._schema(answer, self._id(answer))
 
     def id_of(self, subject: str, text: str, kind: str, *, register: bool) -> int | None:
-        """Requests the id of the schema ``text`` in ``subject``.
+        """Requests the id of the schema ``text`` in ``subject``. ``kind`` is the registry's name of
+        the format: AVRO, PROTOBUF or JSON.
 
         If the subject does not have this schema, the result depends on ``register``. If
         ``register`` is True, the schema is registered as a new version of the subject, and gets an
@@ -190,7 +193,8 @@ class ConfluentRegistry:
         """Sends a request to the registry, and returns the response. With ``may_miss``, returns
         None if the requested subject, version or schema does not exist.
 
-        After a temporary failure, tries the next URL of the registry.
+        After a temporary failure, waits and sends the request to the next URL of the registry. A
+        registry with one URL gets at most three requests.
         """
         what = f"{'GET' if body is None else 'POST'} {safe_text(path, 300)}"
         problem = "no time is left"

@@ -1,7 +1,7 @@
 """Reads and writes the bytes of one connection (Java's ``TransportLayer``).
 
-Owns: the interface :class:`TransportLayer`, and its implementation without encryption. No call
-blocks. Never: the content of the bytes, waiting.
+This module has the interface :class:`TransportLayer`, and its implementation without encryption. No
+call blocks or waits. A transport layer does not know the meaning of the bytes.
 
 ``tls`` implements the same interface with TLS. The TLS handshake needs several calls. After a read,
 decrypted bytes may be left in a buffer (``has_bytes_buffered``). After a write, encrypted bytes may
@@ -61,11 +61,11 @@ class TransportLayer(Protocol):
         ...
 
     def write(self, buffers: Sequence[Buffer]) -> int:
-        """Writes bytes of the first :data:`IOV_MAX` of ``buffers``. Returns the number of bytes
-        that were accepted, which is 0 if the socket accepts none now.
+        """Writes bytes of ``buffers``, which must be at most :data:`IOV_MAX` buffers. Returns the
+        number of bytes that were accepted, which is 0 if the socket accepts none now.
 
-        Bytes that an earlier call could not write come first. If ``buffers`` is empty, only these
-        bytes are written.
+        Bytes that an earlier call has accepted but could not write are written first. If
+        ``buffers`` is empty, only these bytes are written.
         """
         ...
 

@@ -1,5 +1,5 @@
 """HTTP requests to token endpoints and schema registries, with limits of time and size.
 
-Owns: ``http_exchange`` (one request and its response) and ``http_proxy`` (the choice of the proxy).
-Never: requests to brokers, the content of a request.
+``http_exchange`` sends one request and reads the response. ``http_proxy`` chooses the proxy. The
+callers create the content of a request. Connections to brokers do not use this package.
 """

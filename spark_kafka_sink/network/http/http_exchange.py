@@ -1,7 +1,7 @@
 """Sends one HTTP request and reads the response, with limits of time and size.
 
-Owns: :func:`exchange`: the connection (with a proxy and TLS if needed), the request and the
-response. Never: the content of a request, a retry.
+:func:`exchange` opens the connection (with a proxy and TLS if needed), sends the request and reads
+the response. It sends a request only once: a retry is the caller's decision.
 
 Redirects are not followed, because requests contain secrets. There are two time limits. The first
 is for the name lookup, the TCP connection and the TLS handshake. The second is for the request and

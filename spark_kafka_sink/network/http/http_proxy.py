@@ -1,7 +1,7 @@
 """Chooses the proxy for https connections from environment variables.
 
-Owns: the variables HTTPS_PROXY and NO_PROXY, with the same meaning as for curl and Python. Never:
-opening a connection.
+The variables are HTTPS_PROXY and NO_PROXY, with the same meaning as for curl and Python.
+``http_exchange.py`` opens the connection.
 """
 
 from __future__ import annotations
