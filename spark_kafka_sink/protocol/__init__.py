@@ -1,7 +1,7 @@
 """Kafka's wire protocol: requests and responses as Python values, and their bytes on the wire.
 
-Owns: the bytes of requests and responses. The memory for decoding a response is limited by the
-number of its bytes. Never: I/O, the handling of an error code.
+This package encodes requests and decodes responses. The number of bytes of a response limits the
+memory for decoding it. The package does no I/O and does not handle error codes.
 
 ``messages`` is generated from Kafka's definitions. Its encoders of requests use ``wire_writer``,
 and its decoders of responses use ``wire``. Two APIs are written by hand: ``produce``, because

@@ -1,8 +1,8 @@
 """Decodes a response, and checks that it is consistent and fits its request.
 
-Owns: :func:`decode`, and the checks for each API. The decoders in ``protocol/messages/`` check each
-field alone. This module checks fields together, and that each requested item (such as a partition)
-has exactly one item in the response. Never: the meaning of an error code.
+:func:`decode` is for all APIs. The decoders in ``protocol/messages/`` check each field alone. This
+module checks fields together, and that each requested item (such as a partition) has exactly one
+item in the response. The callers handle the error codes.
 
 A response that contradicts itself or its request is an error. Items that were not requested are
 dropped, because some services return all topics. Other clients drop such items too. So the size of

@@ -1,9 +1,7 @@
 """The metadata of a Kafka cluster as plain values: nodes, topics, partitions, leaders.
 
-Owns: :class:`TopicPartition`, :class:`Node`, :class:`PartitionInfo`, :class:`Cluster`,
-:class:`ClusterResourceListener`. Never: requesting or refreshing metadata
-(``network/client/metadata.py``). A :class:`Cluster` is immutable and picklable: the driver requests
-the metadata once, and sends the cluster to the tasks.
+``network/client/metadata.py`` requests and refreshes the metadata. A :class:`Cluster` is immutable
+and picklable: the driver requests the metadata once, and sends the cluster to the tasks.
 
 A hostile broker can claim to have millions of nodes and partitions. A node takes only 12 bytes in
 the broker's response, and a partition 18 bytes. A Python object would take 230 bytes for a node,
@@ -52,7 +50,8 @@ class Node:
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
     """The metadata of a partition. ``leader`` is a node id, or -1 if there is no leader.
-    ``leader_epoch`` is -1 if the leader epoch is unknown or not reliable.
+    ``leader_epoch`` is -1 if the leader epoch is unknown or not reliable. ``replicas`` are the node
+    ids of all replicas, and ``offline`` are the node ids of the offline replicas.
     """
 
     tp: TopicPartition
@@ -358,7 +357,8 @@ class Cluster:
 
     ``topics`` maps a topic to its partitions, by number and without gaps. If a broker leaves out a
     partition in its response, this partition has no leader here. ``topic_ids`` maps a topic to its
-    id of 16 bytes, if the id is known.
+    id of 16 bytes, if the id is known. ``controller`` is the node id of the controller, or -1 if
+    the controller is unknown.
     """
 
     cluster_id: str | None = None

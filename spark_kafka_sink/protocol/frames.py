@@ -1,7 +1,7 @@
 """The frame around each request and response: the length, and the header.
 
-Owns: the request header (v1, v2), the response header (v0, v1), the int32 length, and the limits of
-a frame's size. Never: bodies, sockets, reading a frame from a stream (``network/``).
+This module writes the request header (v1, v2), reads the response header (v0, v1), and limits the
+size of a frame. The length is an int32. The package ``network`` reads a frame from a socket.
 
 A request gets its frame just before its bytes are passed to the selector. A response loses its
 frame just after the selector returns its bytes.
@@ -36,8 +36,8 @@ _INT32 = struct.Struct(">i")
 
 
 def is_flexible(api_key: ApiKey, version: int) -> bool:
-    """Whether ``version`` of an API is flexible: whether it has compact strings and tagged fields
-    (KIP-482).
+    """Returns True if ``version`` of an API is flexible: the version has compact strings and tagged
+    fields (KIP-482).
     """
     first = FIRST_FLEXIBLE_VERSION.get(api_key)
     return first is not None and version >= first

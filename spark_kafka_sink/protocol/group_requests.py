@@ -1,8 +1,8 @@
 """Requests for consumer groups: ListGroups, for the groups that have members (KIP-518, brokers
 since 2.6), and TxnOffsetCommit.
 
-Owns: the fields of both requests. Never: sending the requests, the effect of a response
-(``datasource/exactly_once/offsets_group.py``, ``transactions/offset_commits.py``,
+This module fills the fields of both requests. The callers send the requests and handle the
+responses (``datasource/exactly_once/offsets_group.py``, ``transactions/offset_commits.py``,
 ``transactions/operations/held_partitions.py``).
 """
 
@@ -57,8 +57,10 @@ def txn_offset_commit(
     group_id: str,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> TxnOffsetCommitRequest:
-    """Creates the TxnOffsetCommit request for a consumer group. Versions below 2 (brokers before
-    2.1) are sent without leader epochs.
+    """Creates the TxnOffsetCommit request, which adds the ``offsets`` of a consumer group to the
+    open transaction ``to``.
+
+    Versions below 2 (brokers before 2.1) are sent without leader epochs.
     """
     topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
     for tp, committed in offsets.items():

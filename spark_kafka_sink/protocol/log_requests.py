@@ -1,8 +1,7 @@
 """Requests for reading a partition: ListOffsets, Fetch and DescribeProducers.
 
-Owns: these requests, each for one partition, and :class:`FetchedPartition`. Never: the content of
-fetched bytes (``records/log_records.py``); fetch sessions, because few partitions are read, and
-each only a few times.
+Each of these requests is for one partition. ``records/log_records.py`` reads the fetched bytes.
+Fetch sessions are not used, because few partitions are read, and each only a few times.
 
 The driver sends these requests. The reader of the commit log also needs uncommitted records. So
 this reader fetches with the isolation level READ_UNCOMMITTED. Other readers fetch with
@@ -108,13 +107,14 @@ def fetch(
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """The fetched batches of one partition.
+    """The fetched batches of one partition, or the error code of the response.
 
     ``records`` are batches, as a view of the response's bytes. It is possible that the first batch
     begins before ``fetch_offset``, and that the last batch is incomplete. If the isolation level of
     the request was READ_COMMITTED, ``aborted`` has the aborted transactions as pairs: producer id
     and first offset. The records of the aborted transactions are in ``records`` as well, and the
-    reader must skip these records.
+    reader must skip these records. After an error, ``records`` is empty and ``last_stable_offset``
+    is -1.
     """
 
     error: ErrorCode

@@ -1,9 +1,8 @@
 """The Metadata request, and its response with checks.
 
-Owns: :class:`MetadataRequest`, :class:`TopicMetadata`, :class:`MetadataResponse`. The response is
-decoded from Kafka's message (``protocol/messages/metadata.py``) and checked: no caller gets a port
-0, two brokers with one id, or a partition number of two billion. Never: the use of metadata
-(``network/client/metadata.py``), the handling of an error code.
+The response is decoded from Kafka's message (``protocol/messages/metadata.py``) and checked: no
+caller gets a port 0, two brokers with one id, or a partition number of two billion.
+``network/client/metadata.py`` uses the metadata and handles the error codes.
 
 A hostile broker could make each part of a Metadata response very large: brokers, topics,
 partitions, replicas. So each part is decoded directly into the columns that a :class:`Cluster`
@@ -91,8 +90,9 @@ class MetadataRequest:
     """The request for all brokers, and for the metadata of ``topics``.
 
     If ``topics`` is empty, only the brokers are requested. A request for all topics is not
-    possible, because then the request would not limit the memory for the response. Brokers since
-    2.3 also return the operations that the principal may perform on each topic (v8, KIP-430).
+    possible, because then the request would not limit the memory for the response. With
+    ``include_topic_authorized_operations``, brokers since 2.3 also return the operations that the
+    principal may perform on each topic (v8, KIP-430).
     """
 
     topics: tuple[str, ...]

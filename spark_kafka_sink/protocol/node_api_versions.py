@@ -1,6 +1,7 @@
 """The API versions and features that a broker supports (Java's ``NodeApiVersions``).
 
-Owns: :class:`NodeApiVersions`. Never: sending the ApiVersions request.
+:class:`NodeApiVersions` is read from an ApiVersions response. The network client sends the
+ApiVersions request.
 """
 
 from __future__ import annotations

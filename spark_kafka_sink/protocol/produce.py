@@ -1,7 +1,7 @@
 """The Produce request and its response, encoded and decoded without copying batches.
 
-Owns: the bytes around complete record batches (ProduceRequest v3 to v12), and the decoder of the
-response, which needs a limited amount of memory. Never: a change of the bytes of a batch.
+This module writes the bytes around complete record batches (ProduceRequest v3 to v12), and never
+changes the bytes of a batch. Decoding the response needs a limited amount of memory.
 
 A request has at most one batch for each partition. The encoded request is a list of buffers for
 ``socket.sendmsg``: a small buffer with the fields before a batch, the buffers of this batch, the
@@ -73,8 +73,10 @@ class RecordError:
 class PartitionProduceResponse(NamedTuple):
     """The broker's response for one partition.
 
-    ``leader`` is the partition's new leader (node id and epoch, KIP-951), or None if the broker
-    returns none.
+    ``base_offset`` is the offset of the first record of the batch. ``log_append_time_ms`` is -1 if
+    the records keep the timestamps of the producer. Other offsets and times of -1 mean that the
+    broker returns no value. ``leader`` is the partition's new leader (node id and epoch, KIP-951),
+    or None if the broker returns none.
     """
 
     tp: TopicPartition

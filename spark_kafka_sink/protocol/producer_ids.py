@@ -1,8 +1,7 @@
 """The identity of a producer, and the identity of a transaction. Tasks, driver and brokers exchange
 these values.
 
-Owns: a producer id with its epoch, and a prepared transaction. Never: a producer's state
-(``producer/transaction``), a request.
+The state of a producer is in ``producer/transaction``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The interface that every request implements for the network client. The network client sends the
-request.
+"""The interface between a request and the network client, which sends the request.
 
-Owns: :class:`Request`, :class:`VersionRange`, :class:`ApiKey`. Never: bytes on a wire.
+This module has the interface :class:`Request`, and the classes :class:`VersionRange` and
+:class:`ApiKey`.
 
 A request object has no version. ``NetworkClient`` chooses the newest version that the broker
 supports and that is in :attr:`Request.versions`. ``NetworkClient`` passes this version to

@@ -1,8 +1,7 @@
 """Requests for topics and configs: CreateTopics and DescribeConfigs.
 
-Owns: the fields of both requests, the lowest version of CreateTopics that accepts a broker's
-defaults, and the reading of the values of a DescribeConfigs response. Never: sending the requests,
-the choice of the broker (``admin/admin_client.py``).
+This module fills the fields of both requests, and reads the values of a DescribeConfigs response.
+``admin/admin_client.py`` chooses the broker and sends the requests.
 """
 
 from __future__ import annotations
@@ -86,7 +85,8 @@ def create_topics(
     topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
 ) -> CreateTopicsRequest:
     """Creates the request to create ``topics``. The broker responds when all brokers have the
-    topics in their metadata, or after ``timeout_ms``.
+    topics in their metadata, or after ``timeout_ms``. With ``validate_only``, the broker only
+    checks whether it could create the topics.
     """
     defaults = any(-1 in (topic.partitions, topic.replication_factor) for topic in topics)
     return CreateTopicsRequest(

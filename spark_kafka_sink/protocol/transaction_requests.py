@@ -1,9 +1,9 @@
 """Creates the requests about transactions. A task's producer, the driver or an operator's command
 sends these requests.
 
-Owns: the fields of these requests, and the allowed versions of a request that must not use all
-versions of ``protocol/messages/``. Never: sending the requests (``producer/transaction/``,
-``admin/transaction_client.py``).
+This module fills the fields of the requests. It limits the versions of a request that must not use
+all versions of ``protocol/messages/``. ``producer/transaction/`` and
+``admin/transaction_client.py`` send the requests.
 """
 
 from __future__ import annotations
@@ -58,10 +58,11 @@ def init_producer_id(
 ) -> InitProducerIdRequest:
     """Creates the InitProducerId request, for a new producer or a new epoch.
 
-    If ``current`` is given, the broker raises the epoch only if ``current`` is still the newest
-    producer id and epoch of this transactional id (v3, KIP-360). If ``current`` is not given, the
-    broker raises the epoch in any case, and so fences an earlier producer with this transactional
-    id.
+    ``timeout_ms`` is the timeout of the producer's transactions. If ``transactional_id`` is None,
+    the producer is idempotent and has no transactions. If ``current`` is given, the broker raises
+    the epoch only if ``current`` is still the newest producer id and epoch of this transactional id
+    (v3, KIP-360). If ``current`` is not given, the broker raises the epoch in any case, and so
+    fences an earlier producer with this transactional id.
     """
     return InitProducerIdRequest(
         transactional_id=transactional_id,
@@ -113,11 +114,11 @@ def list_transactions(
     """Creates the request for the transactions of one coordinator. A caller that wants all
     transactions must send the request to every broker.
 
-    Only transactions that pass all given filters are listed. Brokers since 4.1 filter by ``prefix``
-    (v2, KIP-1152); with older brokers, the caller must filter the response. ``min_duration_ms``
-    needs brokers since 3.8 (v1, KIP-994). A transactional id that has never opened a transaction
-    counts as very old for this filter. So a caller that passes ``min_duration_ms`` should also pass
-    ``states``. ``states`` and ``producer_ids`` are the request's fields.
+    Only transactions that pass all given filters are listed. If ``states`` or ``producer_ids`` is
+    empty, it is not a filter. Brokers since 4.1 filter by ``prefix`` (v2, KIP-1152); with older
+    brokers, the caller must filter the response. ``min_duration_ms`` needs brokers since 3.8 (v1,
+    KIP-994). A transactional id that has never opened a transaction counts as very old for this
+    filter. So a caller that passes ``min_duration_ms`` should also pass ``states``.
 
     The broker leaves out ids that the principal may not describe. While a broker still loads a
     partition of ``__transaction_state``, it returns COORDINATOR_LOAD_IN_PROGRESS and no
@@ -154,7 +155,7 @@ def versions_of(transaction_version: int) -> VersionRange:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Groups partitions by topic: ``{"orders": [0, 3]}``."""
+    """Groups partitions by topic: ``{"orders": [0, 3]}``. Removes duplicates."""
     topics: dict[str, list[int]] = {}
     for tp in dict.fromkeys(partitions):
         topics.setdefault(tp.topic, []).append(tp.partition)

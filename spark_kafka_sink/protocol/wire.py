@@ -1,8 +1,8 @@
 """Reads the bytes of a broker's response with limited memory. All decoders of ``protocol`` use this
 module.
 
-Owns: :class:`WireReader`, :class:`WireArray`, and :func:`decoding`, which converts every error in
-the bytes to a RemoteProtocolError. Never: the meaning of a field.
+:class:`WireReader` reads fields, and does not know their meaning. :class:`WireArray` is an array
+that is kept as bytes. :func:`decoding` converts every error in the bytes to a RemoteProtocolError.
 
 Memory is allocated only for bytes that have arrived, and the time for decoding is proportional to
 the number of these bytes. A Python object needs more memory than its bytes in a response. In the

@@ -1,7 +1,7 @@
 """Writes the body of a request. All encoders of ``protocol/messages/`` use this module.
 
-Owns: :class:`WireWriter`. Never: the meaning of a field. The Produce request is written by
-``protocol/produce.py``, which does not copy the buffers of the batches.
+:class:`WireWriter` does not know the meaning of a field. ``protocol/produce.py`` writes the Produce
+request without this class, because the buffers of the batches must not be copied.
 """
 
 from __future__ import annotations
