@@ -1,7 +1,4 @@
-"""Calls a blocking function on a daemon thread, even while the interpreter exits.
-
-Owns: :func:`run_aside`. Never: the work of the function.
-"""
+"""Calls a blocking function on a daemon thread, even while the interpreter exits."""
 
 from __future__ import annotations
 

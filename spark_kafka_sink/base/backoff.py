@@ -1,8 +1,8 @@
 """Computes the wait before the next attempt (Java's ``ExponentialBackoff``).
 
-Owns: the formula for all backoffs in this package: reconnects, connection setup timeouts, retries,
-Metadata requests, and the short wait of a producer after CONCURRENT_TRANSACTIONS. Never: reading a
-clock, counting attempts, waiting.
+All backoffs of this package use this formula: reconnects, connection setup timeouts, retries,
+Metadata requests, and the short wait of a producer after CONCURRENT_TRANSACTIONS. This module does
+not read a clock, count attempts or wait. The caller does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ExponentialBackoff:
 
     A random part is added or subtracted: at most the fraction ``jitter`` of the backoff. The result
     is never above ``max_ms``. If ``initial_ms >= max_ms``, the result is always ``max_ms``, without
-    a random part (Java's ``expMax == 0``). ``random`` returns floats in [0, 1).
+    a random part (Java's ``expMax == 0``). ``random`` is a function that returns floats in [0, 1).
     """
 
     __slots__ = ("_exponent_max", "_initial", "_jitter", "_max", "_multiplier", "_random")
@@ -65,7 +65,8 @@ def concurrent_backoff(
     """The backoff of a producer after CONCURRENT_TRANSACTIONS, in milliseconds.
 
     The first wait is the shorter one of 20 ms and ``retry_ms`` (retry.backoff.ms). Each later wait
-    is twice as long as the previous wait, up to ``retry_max_ms``.
+    is twice as long as the previous wait, up to ``retry_max_ms`` (retry.backoff.max.ms). Each wait
+    has the random part of :class:`ExponentialBackoff`.
     """
     soon = min(_CONCURRENT_MS, retry_ms)
     return ExponentialBackoff(soon, max(soon, retry_max_ms), random=random)

@@ -1,11 +1,12 @@
-"""Time and waiting for all code of the producer. No other module reads a clock or blocks.
+"""The clock and the waiting of the producer.
 
-Owns: reading clocks, blocking, and the objects on which threads wait (:class:`Latch`,
-:class:`Waiters`). Never: choosing a deadline.
+Most code of the producer gets the time as the argument ``now``, and blocks only in
+:meth:`Clock.wait`. So tests can run the whole producer with a simulated clock. Only the loop of the
+thread that writes, the loop of the network thread, and code that measures or limits a duration read
+a clock.
 
-The producer has two loops: the loop of the thread that writes, and the loop of the network thread.
-The functions that these loops call get the time as the argument ``now``, and block only in
-:meth:`Clock.wait`. So tests can run the whole producer with a simulated clock.
+A thread waits on a :class:`Latch`. If several threads wait for the same state, :class:`Waiters` has
+their latches. This module does not choose deadlines.
 """
 
 from __future__ import annotations
@@ -63,12 +64,13 @@ class Latch:
 
 
 class Waiters:
-    """The latches of all threads that wait for a change of a shared state. The lock of this state
-    guards the latches.
+    """The latches of all threads that wait for a change of a shared state. The caller must hold the
+    lock of this state for each call.
 
     A waiting thread takes the lock, checks the state, calls :meth:`enlist`, and releases the lock.
-    Then it calls ``clock.wait`` and checks the state again. If another thread changes the state
-    before the wait begins, that thread also opens the latch. Then the wait ends at once.
+    Then the thread calls ``clock.wait``, and checks the state again. If another thread changes the
+    state before the wait begins, that other thread also opens the latch. Then the wait ends at
+    once.
     """
 
     __slots__ = ("_latches",)
@@ -95,13 +97,15 @@ class Clock(Protocol):
     """The interface of a clock. All times are whole milliseconds."""
 
     def now_ms(self) -> int:
-        """The monotonic time in ms, for timeouts, backoffs and ages. Never used as a record
-        timestamp.
+        """The monotonic time in ms, for timeouts, backoffs and ages. The value has a meaning only
+        in this process, so it is never the timestamp of a record.
         """
         ...
 
     def wall_ms(self) -> int:
-        """The time in ms since the epoch. Used only for record timestamps and reports."""
+        """The time in ms since the epoch (wall-clock time). It can jump backwards. So it is used
+        for timestamps, and to compare with the times of other machines, but not for timeouts.
+        """
         ...
 
     def wait(self, latch: Latch, deadline_ms: int) -> bool:

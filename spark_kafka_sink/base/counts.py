@@ -1,7 +1,7 @@
 """Merges the counts of several reports into one count: the sum or the largest of the counts.
 
-Owns: the choice between sum and largest. The definition of each field contains this choice. Never:
-the meaning of a count.
+The definition of each field chooses between the sum and the largest count. This module does not
+know the meaning of a count.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ LARGEST: Final[Mapping[str, bool]] = MappingProxyType({"largest": True})
 
 
 def merged_counts(of: type, reports: Sequence[object]) -> dict[str, int]:
-    """The merged counts of ``reports`` by name. Each report is an object of the dataclass ``of``.
+    """Merges the counts of ``reports``. Returns a dict from the name of each count to its merged
+    value.
 
-    The counts are the fields of ``of`` with the default 0. The merged value is the sum, or the
-    largest value if the field is declared with :data:`LARGEST`. It is 0 without reports.
+    Each report is an object of the dataclass ``of``. The counts are the fields of ``of`` with the
+    default 0. The merged value is the sum of the values. If the field is declared with
+    :data:`LARGEST`, the merged value is the largest value. Without reports, each merged value is 0.
     """
     counts: dict[str, int] = {}
     for one in fields(of):

@@ -1,13 +1,14 @@
-"""Dataclasses whose fields have descriptions. Their JSON and their JSON Schema are generated from
-the fields.
+"""Dataclasses that have a description for each field. Their JSON and their JSON Schema are
+generated from the fields.
 
-Owns: the description of a field (:class:`Described`), and the functions :func:`described_fields`,
-:func:`as_json`, :func:`from_json` and :func:`json_schema`. Never: the content of a report.
+A field is declared with its type, and with a :class:`Described`, which has the description and the
+unit:
 
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
 
-A field has the same name in JSON, in camelCase. The value of a field is None, a str, an int, a
-float, a StrEnum, another described dataclass, or a tuple of such values.
+In JSON, the name of the field is in camelCase. The value of a field is a str, an int, a float, a
+bool, a StrEnum, another described dataclass, or a tuple of such values. An optional field can also
+be None. This module does not know which fields a report has.
 """
 
 from __future__ import annotations
@@ -97,7 +98,11 @@ def _checked(of: type | tuple[type, ...], value: object) -> typing.Any:  # noqa:
 
 
 def json_schema(cls: type) -> dict[str, Json]:
-    """The JSON Schema (draft 2020-12) of a described dataclass, with units in the descriptions."""
+    """Creates the JSON Schema (draft 2020-12) of a described dataclass.
+
+    All fields are required. The description of a field in the schema also has the unit. The
+    description of the schema is the first paragraph of the docstring of ``cls``.
+    """
     properties: dict[str, Json] = {}
     for name, described, hint in described_fields(cls):
         unit = f" Unit: {described.unit}." if described.unit else ""

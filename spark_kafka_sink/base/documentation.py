@@ -1,7 +1,8 @@
 """The addresses of documentation pages for this version of the package.
 
-Owns: the address of the documentation site. All links that users see begin with this address: in
-messages, in the metadata of the package, and on the site itself. Never: the content of a page.
+All links that users see begin with the address in this module: links in messages, in the metadata
+of the package, and on the documentation site itself. This module does not know the content of a
+page.
 
 The installed package does not contain docs/, so messages do not name files of docs/. As long as no
 site is set, messages name a command that prints the same text, such as ``kprod explain KP0301``.
@@ -14,10 +15,11 @@ from typing import Final
 
 from spark_kafka_sink.base.version import __version__
 
-#: The site, such as ``https://NAME.readthedocs.io/en``; each release has its own copy below it, and
-#: ``latest`` is the unreleased one. Empty while there is none: then nothing names an address.
+#: The URL of the documentation site, such as ``https://NAME.readthedocs.io/en``. Each release has a
+#: copy of the documentation below this URL, and ``latest`` is the copy of the unreleased version.
+#: Empty as long as there is no site. Then no message has a URL.
 SITE: Final[str] = ""
-#: The page of all errors, with an anchor for each code; each has a page of its own below it.
+#: The page of all errors, with an anchor for each code. Each code also has a page below this page.
 ERRORS_PAGE: Final = "errors"
 #: The page of remedies by symptom.
 RUNBOOK_PAGE: Final = "runbook"
@@ -25,7 +27,7 @@ _STANDS_STILL: Final = "a-consumer-stands-still"
 _SLOW: Final = "a-job-is-slow"
 _HANGS: Final = "a-job-hangs"
 _MISSING: Final = "a-partition-is-missing"
-#: The section of the runbook for an error, by its code, where there is one.
+#: The section of the runbook about an error, by the code of the error. Most errors have no section.
 RUNBOOK: Final[Mapping[str, str]] = {
     "KP0301": _HANGS,  # no broker
     "KP0305": _HANGS,  # a timeout
@@ -46,8 +48,11 @@ RUNBOOK: Final[Mapping[str, str]] = {
 
 
 def page_address(page: str, anchor: str = "") -> str:
-    """The address of the page ``docs/<page>.md``. ``anchor`` is a heading or an error code on the
-    page.
+    """The URL of the page ``docs/<page>.md``, as a text for messages. ``anchor`` is the anchor of a
+    heading or of an error code on the page.
+
+    If this package has no documentation site, the result is not a URL, but the name of the page in
+    words.
     """
     if not SITE:
         return f"the page '{page}' of the documentation"
@@ -62,10 +67,11 @@ def error_url(code: str) -> str | None:
 
 
 def where_to_read(code: str) -> str:
-    """The last part of an error message. It has two addresses: of the documentation of the error
-    code, and of the section about the error code in the runbook.
+    """The last part of an error message: the place of more text about the error code ``code``.
 
-    If this package has no documentation site, the part has the command that prints these texts.
+    The result is the URL of the error code's page. If the runbook has a section about the error
+    code, the URL of this section follows. If this package has no documentation site, the result is
+    the command that prints these texts.
     """
     if not SITE:
         return f"kprod explain {code}"

@@ -1,7 +1,4 @@
-"""The kinds of errors and warnings. Each has a code such as ``KP0301``.
-
-Owns: :class:`Kind`. Never: the message of an error; the text of docs/errors.md and ``kprod
-explain`` (``cli/errors.toml``).
+"""The kinds of errors and warnings. Each kind has a code such as ``KP0301``.
 
 Each exception class has a kind (``errors.py``). A raise statement may use a more specific kind. An
 error that a broker returned has the kind of its error code: ``KP1`` and the number of the error
@@ -10,6 +7,9 @@ code.
 A code is never changed or used for another error, because users search for codes and link to them.
 The first two digits are the area: 01 options, 02 columns and rows, 03 connections, 04
 authentication, 05 delivery, 06 commit and exactly-once, 07 users' own code and reports, 09 bugs.
+
+This module does not have the messages of errors. ``cli/errors.toml`` has the texts of
+docs/errors.md and of ``kprod explain``.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Kind(StrEnum):
 
     @property
     def kp_code(self) -> str:
-        """The code of the kind in messages, such as ``KP0301``. It is also the anchor of the kind
-        in docs/errors.md.
+        """The code of the kind in messages, such as ``KP0301``. In lower case, the code is the
+        anchor of the kind in docs/errors.md.
         """
         return self.value

@@ -1,9 +1,10 @@
 """All exceptions of this package, and the table of the brokers' error codes.
 
-Owns: the exception classes; the form of warnings (a warning has a code, as an error does); the
-warnings that this process has already logged; the table of error codes (number, name, class,
-meaning, hint). The table follows Kafka's ``common/protocol/Errors.java`` and the handling of errors
-in ``Sender`` and ``TransactionManager``. Never: a decision to retry (``sender.py``).
+The table has the number, the name, the class, the meaning and the hint of each error code. It
+follows Kafka's ``common/protocol/Errors.java``, and the handling of errors in ``Sender`` and
+``TransactionManager``. This module also formats warnings, because a warning has a code like an
+error, and notes the warnings that this process has already logged. The decision to retry a request
+is not here, but in ``sender.py``.
 
 The first line of an error has the code of its kind (``error_kinds.py``), the cause, and the place
 of the error. The second line has the hint, if there is one, and the link to the documentation. All
@@ -30,8 +31,8 @@ _said: set[str] = set()
 
 
 def coded(code: str, text: str, hint: str | None = None) -> str:
-    """The text of an error or a warning on one line: its code, ``text``, the hint, and the link to
-    the documentation.
+    """Formats an error or a warning as one line: its code, ``text``, the hint, and the link to the
+    documentation.
     """
     return f"[{code}] {text} ({'' if hint is None else f'{hint}; '}see {where_to_read(code)})"
 
@@ -39,7 +40,7 @@ def coded(code: str, text: str, hint: str | None = None) -> str:
 def warn(
     log: logging.Logger, code: str, text: str, *values: object, level: int = logging.WARNING
 ) -> None:
-    """Logs the warning ``text % values`` with its code."""
+    """Logs the warning ``text % values`` with its code, at the log level ``level``."""
     if log.isEnabledFor(level):
         log.log(level, "%s", coded(code, text % values), stacklevel=2)
 
@@ -47,6 +48,9 @@ def warn(
 def warn_once(log: logging.Logger, lines: Iterable[str]) -> None:
     """Logs each of ``lines`` as a warning, unless this process has already logged the same line.
     Each line includes the code of its warning.
+
+    The process remembers at most 1000 lines. After that, it forgets all of them, and a line can be
+    logged a second time.
     """
     for line in lines:
         if line in _said:
@@ -152,8 +156,10 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """True if the same request may succeed later. Always False for the error codes about
-        sequence numbers, because a producer handles these by other rules.
+        """True if the same request may succeed later.
+
+        The result is always False for the error codes about sequence numbers, because a producer
+        handles these by other rules.
         """
         return CODES[self].error_class in _RETRIABLE
 
@@ -287,7 +293,7 @@ class RemoteProtocolError(KafkaError):
 
 class WrongListenerError(RemoteProtocolError):
     """The broker has responded with TLS to a connection without TLS. So the address belongs to a
-    listener with another security protocol. Not retried.
+    listener with another security protocol. The client does not retry.
     """
 
     default_kind = Kind.WRONG_LISTENER
@@ -378,7 +384,7 @@ class SupersededError(BatchError):
 
 class RefusedError(KafkaError):
     """An operator's command contradicts a decision in the commit log, or names something that does
-    not exist. Nothing was changed.
+    not exist. The command has changed nothing.
     """
 
     default_kind = Kind.REFUSED
@@ -415,7 +421,9 @@ class RetriableError(ApiError):
 
 
 class InvalidMetadataError(RetriableError):
-    """The same request may succeed after the metadata were updated."""
+    """The client's metadata is out of date. The same request may succeed after the client has
+    updated its metadata.
+    """
 
 
 class DisconnectError(InvalidMetadataError):
@@ -423,7 +431,7 @@ class DisconnectError(InvalidMetadataError):
 
 
 class KafkaTimeoutError(RetriableError):
-    """One of these timeouts is over: ``max.block.ms``, ``request.timeout.ms``,
+    """A time limit is over, such as ``max.block.ms``, ``request.timeout.ms`` or
     ``delivery.timeout.ms``.
     """
 
@@ -444,17 +452,17 @@ class CoordinatorError(RetriableError):
 
 
 class AuthenticationError(ApiError):
-    """The broker rejected the client's credentials. Not retried."""
+    """The broker rejected the client's credentials. The client does not retry."""
 
     default_kind = Kind.AUTHENTICATION
 
 
 class AuthorizationError(ApiError):
-    """The client is not authorized for the request. Not retried."""
+    """The client is not authorized for the request. The client does not retry."""
 
 
 class InvalidTopicError(ApiError):
-    """The name of the topic is not valid."""
+    """The name of the topic is not valid, or only brokers may write to the topic."""
 
     default_code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -477,7 +485,7 @@ class InvalidRecordError(ApiError):
 
 
 class CorruptRecordError(RetriableError):
-    """The checksum of a batch does not match its bytes."""
+    """The checksum of a batch does not match its bytes, or the format of the batch is invalid."""
 
     default_code = ErrorCode.CORRUPT_MESSAGE
 
@@ -489,7 +497,9 @@ class OutOfOrderSequenceError(ApiError):
 
 
 class ProducerFencedError(ApiError):
-    """Another producer uses the same transactional id, or the transaction has timed out."""
+    """Another producer uses the same transactional id, the transaction has timed out, or the
+    brokers have forgotten the transactional id.
+    """
 
 
 class TransactionAbortableError(ApiError):
@@ -555,8 +565,11 @@ _NOT_SHOWN = "[hidden: it looks like a secret; if it was one, replace it, others
 
 
 def safe_text(text: str, limit: int = 200) -> str:
-    """Makes a text of another process safe for a message: only printable characters, one line, at
-    most ``limit`` characters. If the text seems to contain a secret, the whole text is replaced.
+    """Makes a text that is not from this package safe for a message.
+
+    The result is one line of printable characters: the first ``limit`` characters of ``text``, and
+    "..." if ``text`` is longer. A character that is not printable, such as a line break, becomes an
+    escape. If the text seems to contain a secret, the whole text is replaced.
     """
     if _SECRET.search(text[: 20 * limit]):
         return _NOT_SHOWN
@@ -566,7 +579,9 @@ def safe_text(text: str, limit: int = 200) -> str:
 
 
 def named(names: Sequence[object], most: int) -> str:
-    """Joins the first ``most`` of ``names`` to a text, such as ``a, b, +3 more``."""
+    """Joins the first ``most`` of ``names`` by commas. If there are more names, adds their number,
+    such as ``+3 more``.
+    """
     more = f", +{len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more
 

@@ -1,6 +1,6 @@
 """Parses JSON that other programs have written.
 
-Owns: :func:`json_object`. Never: the required content of an object.
+This module does not check the content of an object. The caller checks it.
 """
 
 from __future__ import annotations

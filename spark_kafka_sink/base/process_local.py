@@ -1,6 +1,6 @@
 """A value that each process creates for itself. A forked child process creates a new value.
 
-Owns: :class:`ProcessLocal`. Never: the meaning of the value.
+This module does not know the meaning of the value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ T = TypeVar("T")
 
 class ProcessLocal(Generic[T]):
     """A callable that returns the value of this process. The first call in a process creates the
-    value.
+    value with ``make``.
+
+    If two threads make the first call at the same time, ``make`` can be called twice. Then one of
+    the two values is used by both threads, and the other value is dropped.
 
     A forked child process must not use the value of its parent process, for three reasons:
 
@@ -34,7 +37,7 @@ class ProcessLocal(Generic[T]):
         values = self._values
         if pid in values:
             return values[pid]
-        found = values.setdefault(pid, self._make())  # of two threads, one makes it
+        found = values.setdefault(pid, self._make())  # of two threads' values, one is kept
         for other in values.keys() - {pid}:
             del values[other]
         return found

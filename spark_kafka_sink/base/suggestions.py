@@ -1,7 +1,8 @@
 """Suggests the correct form of a misspelled name or a wrong value, for the hint of an error.
 
-Owns: the comparison of spellings, the names that other systems use for the same value, and numbers
-with a unit. Never: the list of the correct names and values. The caller passes this list.
+This module compares spellings, and knows the names that other systems use for the same value. It
+also converts numbers with a unit to plain numbers. The caller passes the list of the correct names
+and values.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def letters(text: str) -> str:
 
 
 def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | None:
-    """Returns the name in ``names`` that is most similar to ``key``. None if no name is similar
-    enough. ``key`` must be in lower case.
+    """Finds the name in ``names`` that is most similar to ``key``. Returns None if no name is
+    similar enough. ``key`` must be in lower case.
 
     ``least`` is the required similarity: 0 accepts any name, 1 accepts only an equal name.
     """
@@ -62,8 +63,8 @@ def nearest_name(key: str, names: Iterable[str], least: float = 0.6) -> str | No
 
 
 def nearest_value(text: str, choices: Iterable[str]) -> str | None:
-    """Returns the value in ``choices`` that the user probably meant by ``text``. None if no value
-    is probable.
+    """Finds the value in ``choices`` that the user probably meant by ``text``. Returns None if no
+    value is probable.
 
     Numbers are never suggested, because a wrong number is not a misspelling of another number.
     """
@@ -77,11 +78,13 @@ def nearest_value(text: str, choices: Iterable[str]) -> str | None:
 
 
 def plain_number(text: str, option: str) -> str | None:
-    """Converts a number with a unit to the plain number that ``option`` expects. Returns None if
-    ``text`` is not a number with a unit.
+    """Converts a number with a unit to the plain number that ``option`` expects. Separators in the
+    number are removed.
 
     Examples: ``5s`` becomes 5000 for an option in milliseconds. ``16 MiB`` becomes 16777216 for an
-    option in bytes.
+    option in bytes. The end of the option's name shows its unit: ``.ms``, or ``.bytes``, ``.size``
+    or ``.memory``. Returns None if ``text`` is not a number, or if its unit does not fit the
+    option.
     """
     match = _WITH_UNIT.fullmatch(text.strip()[:_LONGEST])
     if match is None:

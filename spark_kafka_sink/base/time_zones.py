@@ -1,10 +1,10 @@
 """Finds a time zone by a name that Spark accepts for ``spark.sql.session.timeZone``.
 
-Owns: :func:`time_zone`. Never: converting a timestamp. The module does not import Arrow or numpy,
-because the driver checks the time zone before the tasks start.
-
 Spark accepts the names of ``java.time.ZoneId.of(name, ZoneId.SHORT_IDS)``, and also one digit for
 hours or minutes (``+5:30``, ``+05:3``).
+
+This module does not convert timestamps. It does not import Arrow or numpy, because the driver
+checks the time zone before the tasks start.
 """
 
 from __future__ import annotations

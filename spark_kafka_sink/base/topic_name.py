@@ -1,7 +1,7 @@
 """The topic names that brokers accept (Java's ``Topic``).
 
-Owns: the rules for names, the topics to which only brokers write, and the default name of the
-commit log. Never: the check whether a topic exists.
+This module has the rules for names, the topics to which only brokers write, and the default name of
+the commit log. It does not check whether a topic exists.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ VALID_NAME = "letters, digits, '.', '_' and '-', at most 249 of them"
 
 
 def checked_topic_name(name: str) -> str:
-    """Returns ``name`` if it is a valid topic name, and clients may write to this topic (Java's
-    ``Topic.validate``).
+    """Returns ``name`` if it is a valid topic name (Java's ``Topic.validate``), and if clients may
+    write to this topic.
 
-    Otherwise raises ValueError with Java's message.
+    Otherwise raises ValueError. The message is similar to Java's message, but shows the name only
+    if the name is ``.``, ``..`` or an internal topic.
     """
     if not name:
         wrong = "the empty string is not allowed"
