@@ -1,9 +1,11 @@
 """The limits for the values of options, and the handling of secrets.
 
-Owns: ``allow_lists`` (the operator's lists of the files, addresses and classes that options may
-name), ``operators_variables`` (the environment variables in which the operator sets these lists),
-``local_files`` (opens files), ``import_paths`` (imports classes), ``addresses`` (the syntax of
-addresses), ``password`` (a secret that is not shown), ``secret_references`` (replaces references by
-secrets), ``java_properties`` and ``jaas_config`` (formats of texts that may contain references).
-Never: the meaning of an option (``config``).
+``allow_lists`` has the operator's lists of the files, addresses and classes that options may name.
+``operators_variables`` has the environment variables in which the operator sets these lists.
+``local_files`` opens files, and ``import_paths`` imports classes. ``addresses`` parses addresses.
+``password`` has the class of a secret that is not shown, and ``secret_references`` replaces
+references by secrets. ``java_properties`` and ``jaas_config`` parse texts that may contain
+references.
+
+This package does not know the meaning of an option. The package ``config`` has the meaning.
 """

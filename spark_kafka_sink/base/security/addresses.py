@@ -1,8 +1,8 @@
 """Parses the addresses in options: addresses of brokers, of a schema registry, and of a token
 endpoint.
 
-Owns: the syntax of addresses, and the check whether a host is this machine. Never: looking up a
-name, opening a connection.
+This module also checks whether a host is this machine. It does not look up names or open
+connections.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ def http_address(
 
     Raises ConfigError in three cases: ``given`` is not such a URL, the URL contains a user name or
     password, or a secret would be sent to the URL without encryption. The error contains at most
-    the host of the URL.
+    the host of the URL. ``hint`` is the hint of the error if ``given`` is not such a URL.
 
     ``gets`` describes the secret that is sent to the URL. It is empty if no secret is sent.
     ``credentials`` has the names of the options for the user name and the password. The hint of the
-    error shows these names.
+    error shows these names if the URL contains a user name or password.
     """
     parts = url_parts(text_of(given))
     if parts is None:

@@ -1,15 +1,16 @@
 """The operator's allow-lists: they limit the files, environment variables, addresses and classes
 that options may name.
 
-Owns: the lists, and the errors for a value that is not on its list. Each list is an environment
-variable of the driver and of each executor, so no option can change it. Never: opening a file,
-connecting to an address.
+Each list is an environment variable of the driver and of each executor, so no option can change the
+list. If a list is not set, all values are allowed. If a list is set and empty, no value is allowed.
+If a list can't be parsed, each value that must be compared with the list is an error.
 
 The lists are read once, when the package is imported (``operators_variables``). So code that runs
 after the import, such as a class that an option names, can't change the lists by ``os.environ``.
 
-If a list is not set, all values are allowed. If a list is set and empty, no value is allowed. If a
-list can't be parsed, each value that must be compared with the list is an error.
+The functions ``check_...`` compare a value with its list. Their argument ``what`` describes the
+option and its value, for the message of the error. ``what`` must not contain a secret. This module
+does not open files or connect to addresses.
 """
 
 from __future__ import annotations
@@ -101,11 +102,11 @@ class NotAllowedError(ConfigError):
 
 
 def check_file(path: str, what: str, *, line: bool = False) -> None:
-    """Raises NotAllowedError if options may not read the file ``path``. Pass ``line=True`` for an
-    option that reads only one line of the file. Then a file that is allowed as ``configFile`` is
-    also allowed here.
+    """Raises NotAllowedError if options may not read the file ``path``.
 
-    Symbolic links are resolved before the check. The error does not show whether the file exists.
+    ``line`` is True for an option that reads only one line of the file. In this case, a file that
+    is allowed as ``configFile`` is also allowed. Symbolic links are resolved before the check. The
+    error does not show whether the file exists.
     """
     allowed = _list(PATHS)
     if allowed is None or _is_below(path, allowed):
@@ -117,8 +118,10 @@ def check_file(path: str, what: str, *, line: bool = False) -> None:
 
 
 def check_uri(uri: str, what: str) -> None:
-    """Raises NotAllowedError if the URI of a file in a remote file system is not allowed. The
-    operator's list of paths also contains URIs. ``uri`` is allowed if it is below one of these.
+    """Raises NotAllowedError if options may not name the URI of a file in a remote file system.
+
+    The operator's list of paths also contains URIs. ``uri`` is allowed if it is below one of these
+    URIs.
     """
     allowed = _list(PATHS)
     if allowed is not None and not any(
@@ -128,7 +131,9 @@ def check_uri(uri: str, what: str) -> None:
 
 
 def check_config_file(path: str, what: str) -> None:
-    """Raises NotAllowedError if the file ``path`` is not allowed as a ``configFile``."""
+    """Raises NotAllowedError if the file ``path`` is not allowed as a ``configFile``. If the
+    operator has not set the list of config files, the list of paths is used.
+    """
     variable = PATHS if _list(CONFIG_FILES) is None else CONFIG_FILES
     allowed = _list(variable)
     if allowed is not None and not _is_below(path, allowed):
@@ -214,7 +219,9 @@ def _list(variable: str) -> _List | None:
 
 
 def _is_below(path: str, allowed: _List) -> bool:
-    """True if ``path`` is an item of ``allowed``, or is in a directory of ``allowed``."""
+    """True if ``path`` is an item of ``allowed``, or is in a directory of ``allowed``. Symbolic
+    links are resolved before the comparison. The URIs in ``allowed`` are ignored.
+    """
     try:
         real = os.path.realpath(path)
     except (OSError, ValueError):

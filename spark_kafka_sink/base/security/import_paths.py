@@ -1,11 +1,10 @@
 """Imports the users' classes and functions that options name.
 
-Owns: the two forms of an import path (``package.module:Name`` and ``package.module.Name``), the
-errors of an import, and the description of an exception in a user's code. Never: checking the
-methods of a class. The caller does this.
+An import path has one of two forms: ``package.module:Name`` or ``package.module.Name``. This module
+also describes an exception in a user's code without the text of the exception. It does not check
+the methods of a class: the caller does that.
 
-The driver also calls :func:`find`, as a check: a wrong path is then an error before any task
-starts.
+The driver also calls :func:`find`, as a check. So a wrong path is an error before any task starts.
 """
 
 from __future__ import annotations
@@ -88,16 +87,16 @@ def find_function(path: str, option: str, argument: str) -> Callable[[object], o
 
 
 def names_jvm_classes(paths: str) -> bool:
-    """True if the list ``paths`` (with commas) contains the name of a JVM class, such as
-    ``com.example.Audit``.
+    """True if ``paths`` contains the name of a JVM class, such as ``com.example.Audit``. ``paths``
+    has one or more names, separated by commas.
     """
     names = [without_shading(one.strip()) for one in paths.split(",")]
     return any(n.startswith(_JVM_PACKAGES) and n.rpartition(".")[2][:1].isupper() for n in names)
 
 
 def is_import_path(name: str) -> bool:
-    """True if ``name`` looks like a Python import path, and not like the name of a Java class of
-    Kafka.
+    """True if ``name`` has a dot or a colon, like a Python import path. False for the name of a
+    Java class of Kafka.
     """
     kafkas = without_shading(name).startswith("org.apache.kafka.")
     return ("." in name or ":" in name) and not kafkas
@@ -106,6 +105,9 @@ def is_import_path(name: str) -> bool:
 def make(path: Text, option: str) -> object:
     """Imports the object with the import path ``path``. If this object is a class, calls the class
     without arguments and returns the new object. Otherwise returns the imported object itself.
+
+    Raises the same errors as :func:`find`, and ConfigError if the call of the class raises an
+    exception.
     """
     found = find(path, option)
     if not isinstance(found, type):

@@ -1,8 +1,8 @@
 """Parses ``sasl.jaas.config``: a login module and its options, as Java's ``JaasConfig`` does.
 
-Owns: the grammar ``Module flag name=value ... ;`` with Java's quotes, escapes and comments. Never:
-the options of a login module and their meaning (``config/logins``). No error contains a value,
-because each value can be a secret.
+The grammar is ``Module flag name=value ... ;``, with Java's quotes, escapes and comments. This
+module does not know the options of a login module (``config/logins`` does). No error contains a
+value, because each value can be a secret.
 
 This module does not replace references to secrets. ``secret_references.resolve`` replaces them in
 each value after the parsing. So the content of a secret can't be parsed as another option.
@@ -67,16 +67,17 @@ class JaasEntry:
 
     @property
     def shown(self) -> str:
-        """The class name of the login module, for messages. If the name comes from a reference to a
-        secret, returns the reference. If the name does not look like a class name, returns a text
-        that hides it.
+        """The class name of the login module, for messages.
+
+        If the name comes from a reference to a secret, returns the reference. If the name does not
+        look like a class name, returns ``[hidden]``, because the text can be a secret.
         """
         if self.reference is not None:
             return self.reference
         return safe_text(self.module) if _CLASS.fullmatch(self.module) else HIDDEN
 
 
-#: The message for an absent sasl.jaas.config.
+#: The entry if the option sasl.jaas.config is not set: no login module, and no options.
 NO_MODULE: Final = JaasEntry("", {})
 
 

@@ -1,7 +1,8 @@
 """Parses Java's ``.properties`` format, as Kafka's command line tools do.
 
-Owns: the rules of ``java.util.Properties.load``: comments, separators, continued lines, escapes.
-Never: reading a file (``local_files``), the meaning of a name (``config_file``).
+The rules are the rules of ``java.util.Properties.load`` for comments, separators, continued lines
+and escapes. This module does not read files (``local_files`` does), and does not know the meaning
+of a name.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ _ODD_BACKSLASHES = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Returns the values by name. If a name occurs twice, the later value is used, as in Java."""
+    """Parses ``text``. Returns a dict from each name to its value. If a name occurs twice, the
+    later value is used, as in Java.
+    """
     return dict(property_lines(text))
 
 
 def property_lines(text: str) -> list[tuple[str, str]]:
-    """Returns the pairs of name and value, in the order of the text."""
+    """Parses ``text``. Returns the pairs of name and value, in the order of the text. A name that
+    occurs twice has two pairs.
+    """
     return [_pair(line) for line in _logical_lines(text)]
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yields the lines of the text without comments. If a line ends with a backslash, the next line
-    is joined to it.
+    """Yields the lines of the text without comments and empty lines. If a line ends with a
+    backslash, the next line is joined to it.
     """
     begun = ""
     # Not splitlines(), which has more line separators than Java.

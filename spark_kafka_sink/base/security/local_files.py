@@ -1,9 +1,9 @@
 """Reads, writes and appends to the files that options name, with limits of time and size.
 
-Owns: the rejection of files that could block the process or fill its memory (a FIFO, a device, a
-file without an end), and the warning for a file that every user can write. Never: the allowed paths
-(``allow_lists``), the meaning of the content. No error contains a path, because a user could have
-entered a secret in place of a path.
+This module rejects files that could block the process or fill its memory: a FIFO, a device, or a
+file without an end. It logs a warning for a file that every user can write. It does not know which
+paths are allowed (``allow_lists`` does), or the meaning of the content. No error contains a path,
+because a user could have entered a secret in place of a path.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read_file(
     path: str, shown: str, limit: int = MAX_TEXT, check: Callable[[str], None] | None = None
 ) -> bytes:
     """Reads a regular file of at most ``limit`` bytes. Raises UnusableFileError if the file can't
-    be used.
+    be read within 10 seconds, is larger, or is not a regular file.
 
     ``check(path)`` raises an error if the path is not allowed. ``check`` is called before the file
     is opened, and again with the real path of the open file. The reason for the second call:
@@ -90,12 +90,14 @@ def open_to_read(path: str, check: Callable[[str], None] | None = None) -> int:
 
 
 def append_line(path: str, line: bytes, check: Callable[[str], None] | None = None) -> None:
-    """Appends a line to a regular file. Creates the file if it does not exist. Raises
-    UnusableFileError if the file can't be used.
+    """Appends ``line``, which ends with a newline, to a regular file. Creates the file if it does
+    not exist.
 
+    Raises UnusableFileError if the file can't be used, or if it has more than 1 GiB.
     :func:`read_file` describes ``check``. Several processes can append to the file, so the line is
-    written with one write call and O_APPEND. The file must not be a symbolic link, because another
-    user could have created the link.
+    written with one write call and O_APPEND. If the last line of the file is incomplete, a newline
+    is written first. The file must not be a symbolic link, because another user could have created
+    the link.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     fd = _opened(path, flags, check)
@@ -167,8 +169,8 @@ def _is_within_a_line(fd: int, size: int) -> bool:
 def write_new_file(
     directory: str, name: str, content: bytes, check: Callable[[str], None] | None = None
 ) -> None:
-    """Writes a new file into ``directory``, completely or not at all. Creates the directory if it
-    does not exist.
+    """Writes a file into ``directory``, completely or not at all. Creates the directory if it does
+    not exist. An existing file with the name ``name`` is replaced.
 
     Raises UnusableFileError if the file can't be written. ``check(path)`` raises an error if
     options may not create files in the directory ``path``. ``check`` gets the real path of the open
@@ -177,7 +179,8 @@ def write_new_file(
 
     The content is first written to a file whose name begins with a dot. This file is then renamed.
     On some mounts of object stores, files can't be renamed, but a file becomes visible only after
-    it is closed. On such a mount, the content is written directly to the file with the final name.
+    it is closed. On such a mount, the content is written directly to the file with the final name,
+    and an existing file is not replaced, but is an error.
     """
     _refuse_uri(directory)
     try:
@@ -204,7 +207,7 @@ def refuse_unusable(path: str, *, directories: bool = False) -> None:
 
     Raises the error for a URI, and for a file that is not a regular file, such as a FIFO. (The
     opening of a FIFO waits for another program.) If ``directories`` is True, a directory is
-    accepted.
+    accepted. A file that does not exist is not an error here.
     """
     _refuse_uri(path)
     try:

@@ -1,7 +1,7 @@
 """Secret values that messages and logs must not show.
 
-Owns: :class:`Password`, and removing secrets from a text of a server. Never: the origin of a
-secret.
+This module also removes secrets from a text that a server has sent. It does not know where a secret
+comes from: ``secret_references`` does.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from urllib.parse import quote, quote_plus, unquote_plus
 
 HIDDEN = "[hidden]"
 
-#: The hint for what may be a secret in a wrong place, which others saw before us.
+#: The hint for a text that is possibly a secret in a wrong place. Others can have seen this text.
 REPLACE_IT = (
     "if that was a real secret, replace it: an option of a write is in Spark's event log and REST"
     " interface by now, and a command line in the shell's history and in ps"
 )
 
-#: A shorter one may occur in any text by chance, and reveals little.
+#: The fewest characters of an encoded secret that is searched for. A shorter text can occur in any
+#: message by chance, and reveals little.
 _SHORTEST_ENCODED = 8
 
 
@@ -85,9 +86,11 @@ def text_of(value: object) -> str:
 
 
 def shown_text(value: object) -> Text:
-    """The value of an option for messages. If the value comes from a reference, the result is a
-    Password, which shows only the reference. Never pass the value of an option that is always a
-    secret, such as a password: this function shows the value.
+    """The value of an option, in the form for messages. If the value comes from a reference, the
+    result is a Password, which shows only the reference.
+
+    Any other value is shown as it is. So never pass the value of an option that is always a secret,
+    such as a password.
     """
     if isinstance(value, Password) and value.reference is not None and value.value:
         return value
@@ -114,8 +117,9 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
     """Removes secrets from a text that a server has sent. ``secrets`` are the secrets that were
     sent to the server. The server's text possibly repeats them.
 
-    Each secret in the text is replaced. If the text contains a secret in an encoded form (base64,
-    base32, hex, URL, HTML, quoted) or in another letter case, the whole text is hidden.
+    Each secret in the text is replaced by ``[hidden]``. If the text contains a secret in an encoded
+    form (base64, base32, hex, URL, HTML, quoted) or in another letter case, the whole text is
+    replaced.
     """
     for secret in secrets:
         if not secret:

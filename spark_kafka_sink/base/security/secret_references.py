@@ -1,23 +1,21 @@
 """References to secrets in options: ``${env:NAME}``, ``${file:/path}`` and ``${file:/path:key}``.
 
-Owns: the syntax of references, the options that accept them, and replacing a reference by its
-value. Never: the decision when a reference is replaced. (The code that opens connections makes this
-decision, on the driver and on each executor.)
+This module has the syntax of references, and replaces a reference by its value. The code that opens
+connections calls this module, on the driver and on each executor. Spark shows, logs and pickles
+only the reference. So the value is only in processes that connect to brokers, and only after a
+process has created its network client.
 
-Spark shows, logs and pickles only the reference. The value is only in processes that connect to
-brokers, and only after a process has created its network client.
+* ``${env:NAME}`` is an environment variable of the process. Kafka's EnvVarConfigProvider has the
+  same form.
+* ``${file:/path}`` is the content of a file, without the newline at its end. An example is a
+  mounted secret.
+* ``${file:/path:key}`` is the value of a key in a file in Java's properties format. The value may
+  contain references. Kafka's FileConfigProvider has the same form.
 
-=====================  ===========================================================================
-``${env:NAME}``        an environment variable of the process ``${file:/path}``      the content of
-a file, without the newline at its end (a mounted secret) ``${file:/path:key}``  a line of a file in
-Java's properties format; it may contain references =====================
-===========================================================================
-
-The first form is the form of Kafka's EnvVarConfigProvider, the third form is the form of Kafka's
-FileConfigProvider. Both work here without ``config.providers``. A value may contain a reference
-together with other text. ``sasl.jaas.config`` is parsed before its references are replaced, so that
-the content of a secret is not parsed. Every value that comes from a reference is a Password, even a
-path or an address.
+The references work without ``config.providers``. A value may contain a reference together with
+other text. ``sasl.jaas.config`` is parsed before its references are replaced, so that the content
+of a secret is not parsed. Every value that comes from a reference is a Password, even a path or an
+address.
 
 Any other ``${...}`` is plain text, because a password may contain any characters. There is one
 exception: a whole value (or a whole quoted text of ``sasl.jaas.config``) that looks like a
@@ -62,6 +60,9 @@ class UnresolvedReferenceError(ConfigError):
 
     @classmethod
     def of(cls, name: str, reference: str, problem: str, hint: str) -> UnresolvedReferenceError:
+        """Creates the error. ``name`` is the option, and ``problem`` is the reason why the
+        ``reference`` has no value.
+        """
         host = platform.node()
         return cls(f"{name}: {safe_text(reference)} {problem}, on host {host}", hint=hint)
 
@@ -102,8 +103,11 @@ def file_reference(path: str, key: str) -> str:
 
 
 def check_forms(name: str, spelled: str, text: str, *, accepted: bool) -> None:
-    """Raises ConfigError if ``text`` contains a reference that is not supported. If ``accepted`` is
-    False, the option supports no references.
+    """Raises ConfigError if the value ``text`` of an option contains a reference that is not
+    supported.
+
+    ``name`` is the option's name in Kafka, and ``spelled`` is the name in the message. If
+    ``accepted`` is False, the option supports no references.
     """
     if accepted:
         refuse_others(name, spelled, text)
@@ -126,8 +130,10 @@ def check_forms(name: str, spelled: str, text: str, *, accepted: bool) -> None:
 
 
 def refuse_others(name: str, spelled: str, text: str) -> None:
-    """Raises ConfigError if ``text`` is a reference to another provider. Without this error, a
-    server would get the text of the reference as the password.
+    """Raises ConfigError if the value ``text`` of an option is a reference to another provider.
+    Without this error, a server would get the text of the reference as the password.
+
+    ``name`` is the option's name in Kafka, and ``spelled`` is the name in the message.
     """
     other = _OTHER_PROVIDER.fullmatch(text.strip())
     if other is None and name == _LOGIN_MODULE:
@@ -150,7 +156,8 @@ def refuse_others(name: str, spelled: str, text: str) -> None:
 
 
 def resolve(options: Mapping[str, object]) -> dict[str, object]:
-    """Replaces all references in ``options`` by their values. Returns the options by Java's names.
+    """Replaces all references in the values of ``options`` by the secrets. Returns a dict with the
+    same names. The names are the options' names in Kafka.
 
     A value that contained a reference becomes a Password, which shows the reference. A
     sasl.jaas.config with references becomes a JaasEntry with Passwords. Raises
