@@ -1,10 +1,11 @@
 """Requests about topics and their configs: for the checks before a write, for the commit log, and
 for operators.
 
-Owns: :class:`AdminClient`. Never: caching a response, the consequence of a missing topic, sending
-the requests (``request_loop.py``).
+:class:`AdminClient` creates the requests, and reads the responses. ``request_loop.py`` sends the
+requests. The client keeps the newest metadata, and no other response. If a topic does not exist,
+the client raises an error, and the caller decides what follows.
 
-The driver sends these requests once, before a write, and passes the results to the tasks.
+Before a write, the driver sends these requests once, and passes the results to the tasks.
 """
 
 from __future__ import annotations
@@ -48,19 +49,22 @@ _ALIKE: Final = 0.8
 #: new topic after one or two metadata updates (tens of milliseconds, a second or two under load),
 #: and a broker that creates the topic automatically (auto.create.topics.enable) returns this error
 #: for about a second. The whole max.block.ms applies if there is no response, or a response with
-#: another error, because a restart of a broker may take longer. It also applies in tasks, because
-#: no user waits for them interactively.
+#: another error, because a restart of a broker may take longer. In tasks, the whole max.block.ms
+#: always applies, because no user waits for a task interactively.
 MISSING_TOPIC_TIMEOUT_MS: Final = 10_000
 
 
 class AdminClient:
-    """Sends requests of an administrator, and waits for the responses. A context manager.
+    """Sends requests about topics, their configs and brokers, and waits for the responses. Only one
+    thread at a time may use a client. The client is a context manager, which closes the connections
+    at its end.
 
-    Each method has a time limit: ``deadline_ms`` (a time of the clock in ms) or ``timeout_ms``. If
-    ``timeout_ms`` is None, the limit is max.block.ms. If no broker responds in time, the method
-    raises KafkaTimeoutError, which lists the addresses that were tried and the reasons of the
-    failures. These errors are raised without waiting for the time limit: AuthenticationError,
-    UnsupportedVersionError, and ConfigError if no bootstrap server can be resolved.
+    Each method that waits for a response has a time limit: ``deadline_ms`` (a time of ``clock`` in
+    ms) or ``timeout_ms`` (a duration). If ``timeout_ms`` is None, the limit is max.block.ms. If no
+    broker responds in time, the method raises KafkaTimeoutError, which lists the addresses that
+    were tried and the reasons of the failures. AuthenticationError and UnsupportedVersionError are
+    raised without waiting for the time limit. The constructor raises ConfigError if no bootstrap
+    server can be resolved.
     """
 
     def __init__(
@@ -105,20 +109,22 @@ class AdminClient:
 
         If a topic is missing, the metadata are requested again until the timeout, as in Java's
         client. The topic may have been created a moment ago, or the broker may create it
-        automatically. After the timeout, raises KafkaTimeoutError. It names the missing topics, and
-        its hint has the brokers' error for each missing topic. Raises InvalidTopicError and
-        AuthorizationError without waiting.
+        automatically. After the timeout, raises KafkaTimeoutError. The error names the missing
+        topics, and its hint has the brokers' error for each missing topic. Raises InvalidTopicError
+        and AuthorizationError without waiting.
 
         If ``missing_topic_timeout_ms`` is given, this shorter timeout applies to a topic for which
         all responses are UNKNOWN_TOPIC_OR_PARTITION. After a response with another error, the
-        shorter timeout begins again.
+        shorter timeout begins again. If ``allow_auto_topic_creation`` is True, a broker with
+        auto.create.topics.enable creates the missing topics.
         """
         self.loop.metadata.allow_auto_topic_creation = allow_auto_topic_creation
         return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)
 
     def brokers(self, deadline_ms: int, *, max_age_ms: int = NEVER) -> tuple[Node, ...]:
-        """Returns all brokers of the cluster. If the metadata are older than ``max_age_ms``, new
-        metadata are requested. This may take retry.backoff.ms.
+        """Returns all brokers of the cluster. If the known metadata are older than ``max_age_ms``,
+        or have only the bootstrap servers, new metadata are requested first. The request may have
+        to wait for retry.backoff.ms.
         """
         metadata = self.loop.metadata
         now = self.clock.now_ms()
@@ -141,8 +147,9 @@ class AdminClient:
         """Requests the configs ``names`` of ``topics``. Returns for example ``{"orders":
         {"cleanup.policy": "compact"}}``.
 
-        The result is empty if the principal does not have the right to describe the configs, or if
-        the brokers do not support the request.
+        The result has no configs of a topic, such as ``{"orders": {}}``, in two cases: the
+        principal does not have the right to describe the configs, or the brokers do not support the
+        request.
         """
 
         def error_in(response: DescribeConfigsResponse) -> ErrorCode:
@@ -162,8 +169,8 @@ class AdminClient:
     def topic_names(self, deadline_ms: int) -> tuple[str, ...]:
         """Requests the names of all topics that the principal may DESCRIBE.
 
-        The response grows with the number of topics in the cluster. So only the driver sends this
-        request, and only to complete an error message.
+        The response grows with the number of topics in the cluster. So a write sends this request
+        only to complete an error message, and only from the driver.
         """
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         call = Call(request, AnyBroker(), "Metadata of all topics")
@@ -174,9 +181,11 @@ class AdminClient:
         self, topic: NewTopic, *, timeout_ms: int | None = None, validate_only: bool = False
     ) -> Cluster:
         """Creates ``topic`` if it does not exist, and waits until each of its partitions has a
-        leader. Raises the broker's error if the broker rejects the topic.
+        leader. Returns the metadata with the topic. Raises the broker's error if the broker rejects
+        the topic.
 
-        If ``validate_only`` is True, the broker checks the request and creates nothing.
+        If ``validate_only`` is True, the broker checks the request and creates nothing. The
+        returned metadata then need not have the topic.
         """
         deadline_ms = self.deadline(timeout_ms)
         self.loop.metadata.allow_auto_topic_creation = False
@@ -197,7 +206,8 @@ class AdminClient:
 
     def _is_created(self, topic: NewTopic, deadline_ms: int, *, validate_only: bool) -> bool:
         """Sends one CreateTopics request. Returns True if the topic exists now, and False if the
-        request must be sent again.
+        request must be sent again. If ``validate_only`` is True, True means that the broker accepts
+        the request.
 
         TOPIC_ALREADY_EXISTS counts as a success. The reason: an earlier request may have created
         the topic, and the response to that request may have been lost.
@@ -237,7 +247,7 @@ class AdminClient:
         missing_topic_timeout_ms: int | None = None,
     ) -> Cluster:
         """Requests metadata until they contain all ``topics`` and ``ready(cluster)`` is True.
-        Returns the cluster.
+        Returns these metadata. The timeouts and the errors are those of :meth:`describe_topics`.
         """
         metadata = self.loop.metadata
         now = self.clock.now_ms()
@@ -303,8 +313,9 @@ class AdminClient:
         )
 
     def _near(self, missing: Collection[str]) -> str:
-        """A text for a hint, such as "is it orders? ", with existing topics whose names are similar
-        to the names of the missing topics. Empty if no existing topic has a similar name.
+        """Returns a text for a hint, such as "is it orders? ", with the existing topics that have a
+        similar name to one of the missing topics. The text is empty if there is no such topic, or
+        if the names of the existing topics can't be requested.
         """
         try:
             known = self.topic_names(self.clock.now_ms() + _NAMES_MS)
@@ -317,7 +328,9 @@ class AdminClient:
 
 
 def _errors_of(topics: Collection[str], errors: Mapping[str, ErrorCode]) -> str:
-    """A text with the brokers' error codes, each with the topics that have this error."""
+    """Returns a text for a hint: the error codes that brokers returned for ``topics``, each with
+    the topics that have this error.
+    """
     by_code: dict[ErrorCode, list[str]] = {}
     for topic in topics:
         code = errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -1,9 +1,10 @@
 """One request to a broker, the broker to which the request is sent, and the decision whether the
 request is sent again after a response.
 
-Owns: :class:`Call`, the ways to choose its broker, the table from an error code to the next step,
-and the distribution of many items over several requests. Never: opening a connection
-(``request_loop.py``).
+A :class:`Call` is a request with its target: a broker, a coordinator, the leader of a partition, or
+any broker. :func:`retry_code` decides by the error code of a response whether the request is sent
+again. :func:`by_size` distributes many items over several requests. This module sends nothing:
+``request_loop.py`` sends the calls.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _RAISED: Final = frozenset(
 
 
 class RetryDecision(Enum):
-    """The next step after a response with an error code."""
+    """The three ways in which :class:`RequestLoop` goes on after a response: the response is final,
+    the same broker gets the request again, or the broker is looked up again first.
+    """
 
     FINAL = "the response is final"
     RETRY = "retry at the same broker, after a backoff"
@@ -41,11 +44,13 @@ class RetryDecision(Enum):
 
 
 def retry_decision(code: ErrorCode) -> RetryDecision:
-    """Returns the next step after a response with the error code ``code``.
+    """Returns whether and how a request is sent again after a response with the error code
+    ``code``.
 
-    It is REDISCOVER for COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, and errors that are caused by
-    old metadata. It is RETRY for other retriable codes, such as CONCURRENT_TRANSACTIONS, and for
-    UNKNOWN_SERVER_ERROR.
+    The result is REDISCOVER for COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, and errors that are
+    caused by old metadata. The result is RETRY for other retriable codes, such as
+    CONCURRENT_TRANSACTIONS, and for UNKNOWN_SERVER_ERROR. For NONE and all other codes, the result
+    is FINAL.
     """
     error_class = code.info.error_class
     if error_class in (ErrorClass.FIND_COORDINATOR, ErrorClass.REFRESH_METADATA):
@@ -82,20 +87,25 @@ Target = CoordinatorKey | Leader | AnyBroker | Node
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[ResponseT]):
-    """One request to a broker, with its response. ``done`` is True if the response needs no retry.
+    """One request to a broker, with its response. :meth:`RequestLoop.run` sends calls, and sets the
+    fields from ``response`` on.
 
     * ``request``: the request. It is None if only the coordinator ``to`` must be found.
-    * ``to``: the broker, or the way to find it (:class:`CoordinatorKey`, :class:`Leader`,
+    * ``to``: the broker, or the way to find the broker (:class:`CoordinatorKey`, :class:`Leader`,
       :class:`AnyBroker`).
     * ``what``: the name of the call in errors.
     * ``error_in``: a function that returns the error code of a response. If this function or
-      :meth:`retry_code` raises an exception, the run of all calls ends with this exception.
+      :meth:`retry_code` raises an exception, :meth:`RequestLoop.run` raises this exception.
     * ``right``, ``success_only``: arguments of :func:`retry_code`.
-    * ``once``: if True, the call is not sent again after its connection was lost. The call then
-      ends, and ``done`` stays False.
+    * ``once``: if True, the call ends without a response when the connection is lost or can't be
+      opened. ``done`` then stays False. After an error code that :meth:`retry_code` returns, the
+      call is sent again even if ``once`` is True.
+    * ``response``: the final response. It is None before that.
+    * ``done``: True after a final response.
+    * ``attempts``: how often a retry was scheduled, which determines the next backoff.
+    * ``sent``, ``answered``: how often the request was sent, and how many responses arrived.
     * ``last_status``: the reason why the call is not ``done``, as a text. If the reason is an error
       code, ``last_code`` has this error code.
-    * ``sent``, ``answered``: how often the request was sent, and how many responses arrived.
     """
 
     request: Request[ResponseT] | None
@@ -114,8 +124,8 @@ class Call(Generic[ResponseT]):
     last_code: ErrorCode | None = None
 
     def retry_code(self, response: ResponseT) -> ErrorCode | None:
-        """The error code of ``response`` if the request must be sent again. None if the response is
-        final.
+        """Returns the error code of ``response`` if the request must be sent again. Returns None if
+        the response is final. Raises the errors of the function :func:`retry_code`.
         """
         code = self.error_in(response)
         return retry_code(code, self.what, self.right, success_only=self.success_only)
@@ -153,8 +163,10 @@ def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
 
 
 def by_size(items: Iterable[T], size_of: Callable[[T], int], most_bytes: int) -> Iterator[list[T]]:
-    """Distributes ``items`` over several lists, one for each request. The items of a list have at
-    most ``most_bytes`` bytes together. A larger item is alone in its list.
+    """Distributes ``items`` over several lists, one for each request, without changing the order.
+
+    ``size_of`` returns the size of an item in bytes. The items of a list have at most
+    ``most_bytes`` bytes together. A larger item is alone in its list.
     """
     found: list[T] = []
     size = 0

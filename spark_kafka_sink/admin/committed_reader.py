@@ -1,9 +1,9 @@
 """Reads the committed records of a small topic, such as a topic of dead letters or of reports.
 
-Owns: :class:`CommittedReader`: the offsets of the partitions, and the committed records with all
-their fields. A damaged batch is an error. Never: the meaning of a record
-(``records/letters/letter_fields.py``), reading a topic in which other clients may write invalid
-bytes (``records/log_records.py``).
+:class:`CommittedReader` returns whole records: key, value, timestamp and headers. It raises an
+error for a damaged batch. So it is not used for the commit log, in which a damaged batch of another
+key must do no harm: ``records/log_records.py`` reads these batches. This module does not interpret
+the records: ``records/letters/letter_fields.py`` knows the fields of a dead letter.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint
 
 
 class CommittedReader:
-    """Reads the committed records of ``topic`` with the connections of ``client``. Raises
-    KafkaTimeoutError if the topic does not exist. Each request has the time limit max.block.ms.
+    """Reads the committed records of ``topic`` with the connections of ``client``. Each request has
+    the time limit max.block.ms.
 
-    ``left_out`` is the number of records of transactions that are still open at the end of a
-    partition.
+    The constructor raises KafkaTimeoutError if the topic does not exist, and AuthorizationError if
+    the principal may not see the topic. ``left_out`` is the number of records that were read and
+    not returned, because their transaction was still open at the end of the read. It is a sum over
+    all partitions that were read to their end.
     """
 
     def __init__(self, client: AdminClient, topic: str) -> None:
@@ -43,8 +45,8 @@ class CommittedReader:
         self._tps = [info.tp for info in existing_to_read(client, topic).topics[topic]]
 
     def partitions(self) -> list[tuple[TopicPartition, int]]:
-        """The partitions of the topic, each with its end offset (the offset after its last
-        record).
+        """Returns the partitions of the topic, each with its end offset: the offset after its last
+        record.
         """
         offset = self._reader.offset
         return [(tp, offset(tp, OffsetSpec.LATEST, self._client.deadline())) for tp in self._tps]
@@ -52,10 +54,16 @@ class CommittedReader:
     def read(self, tp: TopicPartition, end: int) -> Iterator[LogRecord]:
         """Yields the committed records of a partition before the offset ``end``.
 
-        The records of a transaction are yielded after its commit marker was read. Records of an
-        open transaction are not yielded. Raises CorruptRecordError for a damaged batch. Raises
-        KafkaTimeoutError if no batch arrives within max.block.ms, for example because the log was
-        truncated before ``end``.
+        The records of a transaction are held in memory, and yielded after its commit marker was
+        read. So they may follow records with higher offsets. If a transaction has no marker before
+        ``end``, its records are not yielded.
+
+        If retention deletes the records at the current offset, reading continues at the new first
+        offset. All records that are held in memory at this moment are then dropped, because their
+        markers may be deleted: they are not yielded, and not counted in ``left_out``.
+
+        Raises CorruptRecordError for a damaged batch. Raises KafkaTimeoutError if no batch arrives
+        within max.block.ms, for example because the log was truncated before ``end``.
         """
         open_ones: dict[int, list[LogRecord]] = {}
         at, before = 0, -1
@@ -68,7 +76,7 @@ class CommittedReader:
             fetched = self._reader.fetch(tp, at, deadline)
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 start = self._reader.offset(tp, OffsetSpec.EARLIEST, deadline)
-                if start > at:  # retention has deleted them, and it may be markers of others
+                if start > at:  # the deleted batches may have been markers of these transactions
                     open_ones.clear()
                 at = max(start, at)
                 continue

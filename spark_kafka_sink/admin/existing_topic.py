@@ -1,7 +1,7 @@
 """Requests the metadata of a topic that must exist.
 
-Owns: the time until a missing topic is an error, and the hint for a topic that the principal may
-not read. Never: waiting for a topic that a write may create (``datasource/checks/preflight.py``).
+A topic counts as missing after one second. A write waits longer for its topic, which a broker may
+create automatically: ``datasource/checks/preflight.py`` does that.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ _MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
 
 
 def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
-    """Returns the cluster, with the partitions of ``topic``. If the topic does not exist, raises
-    KafkaTimeoutError after one second.
+    """Returns the cluster metadata with the partitions of ``topic``. If brokers report the topic as
+    unknown, raises KafkaTimeoutError after one second.
+
+    ``timeout_ms`` is the time limit for all other cases, such as brokers that do not respond. If it
+    is None, the limit is max.block.ms.
     """
     return admin.describe_topics(
         (topic,),
@@ -29,11 +32,11 @@ def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> C
 
 
 def existing_to_read(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
-    """Returns the cluster with the partitions of ``topic``, like :func:`existing`. Used before the
-    topic is read: the hint of an AuthorizationError names the right READ.
+    """Returns the cluster metadata with the partitions of ``topic``, like :func:`existing`. Used
+    before the topic is read: the hint of an AuthorizationError names the right READ.
     """
     try:
         return existing(admin, topic, timeout_ms)
-    except AuthorizationError as error:  # whose hint is that of a write
+    except AuthorizationError as error:  # its hint names the right of a write
         hint = "the principal needs READ on the topic"
         raise AuthorizationError(error.message, hint=hint, code=error.code) from error

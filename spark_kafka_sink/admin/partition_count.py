@@ -1,8 +1,9 @@
 """Counts the committed records that certain producers have written into ranges of offsets.
 
-Owns: :class:`RangeCount`, the count of one range; :func:`count_ranges`, which reads many ranges
-with limited memory. Only the headers of batches are decoded, and their checksums are verified.
-Never: a judgement about the counts (``datasource/report/audit_verdict.py``).
+:func:`count_ranges` reads many ranges with limited memory, and stores the counts in a
+:class:`RangeCount` for each range. Only the headers of batches are decoded, and the checksums of
+the batches are verified. This module does not judge the counts:
+``datasource/report/audit_verdict.py`` does that.
 """
 
 from __future__ import annotations
@@ -39,29 +40,36 @@ class RangeCount:
     """A range of offsets of a partition, and the count of the records that ``producers`` wrote
     there.
 
-    The range is from offset ``at`` to ``last``, and ``at`` rises while the range is read.
-    ``fetches`` is the number of Fetch requests that are still allowed. ``producers`` are pairs of
-    producer id and epoch. If ``producers`` is None, the records of all producers count.
+    The range is from offset ``at`` to offset ``last``, both included, and ``at`` rises while the
+    range is read. ``fetches`` is the number of Fetch responses with new batches that may still be
+    read. ``producers`` are pairs of producer id and epoch. If ``producers`` is None, the records of
+    all producers count.
 
     * ``rows``: the number of committed records of ``producers``.
     * ``aborted_rows``: the number of aborted records of ``producers``.
     * ``other``: the number of all records that are not in ``rows``: records of other producers,
       aborted records, and markers.
     * ``checksum``: the sum of the CRC-32C checksums of the counted batches.
-    * ``gaps``: the number of offsets without a record.
-    * ``deleted``: the number of offsets whose records were deleted before they were read.
-    * ``first_batch``: the first offset of the first batch of ``producers``, or -1 if there is no
-      batch.
-    * ``last_row``: the last offset of the last batch of ``producers``, or -1 if there is no batch.
+    * ``gaps``: the number of offsets without a record, for example after a compaction.
+    * ``deleted``: the number of offsets that the log had deleted before they were read.
+    * ``first_batch``: the first offset of the first counted batch, or -1 if there is no such batch.
+    * ``last_row``: the last offset of the last counted batch, or -1 if there is no such batch.
     * ``hole``: the offset of the first batch whose sequence number is too high, or -1 if there is
       no such batch. Such a batch shows that earlier records of its producer are missing.
       ``hole_rows`` is the number of missing records. If ``from_zero`` is True, the first sequence
       number of each producer must be 0.
-    * ``repeated_at``: the offset of the first batch whose sequence number its producer had already
-      used. -1 if there is no such batch.
-    * ``damage``: the reason why the batch at the offset ``damaged_at`` can't be read.
-    * ``problem``: the reason why the range could not be read to its end.
-    * ``log_end``: the end offset of the log, if this is within the range.
+    * ``repeated_at``: the offset of the first batch with a sequence number that its producer had
+      already used, or -1 if there is no such batch.
+    * ``log_append_time``: True if a counted batch has the broker's time as its timestamp.
+    * ``codecs``: the compression types of the counted batches.
+    * ``damage``: the reason why the batch at the offset ``damaged_at`` can't be read. If there is
+      no such batch, ``damaged_at`` is -1.
+    * ``problem``: the reason why the range could not be read to its end, or an empty text.
+    * ``log_end``: the end offset of the log if the log ends within the range, otherwise -1.
+    * ``open_at``: the offset at which an open transaction blocked the read, otherwise -1.
+    * ``waits_since_ms``: the time since which the responses have had no new batch, in ms of the
+      clock. NEVER if the last response had a batch.
+    * ``next_sequence``: for each producer, the sequence number that its next batch must have.
     """
 
     tp: TopicPartition
@@ -98,8 +106,9 @@ class RangeCount:
         )
 
     def take(self, fetched: FetchedPartition) -> bool:
-        """Counts the batches of a Fetch response. Returns False if the response has no new batch.
-        Then the end of the log or the last stable offset is reached.
+        """Counts the batches of a Fetch response. Returns False if the response has no new batch,
+        which means that the end of the log or the last stable offset is reached. Returns True if
+        the response has a new batch or a damaged batch.
         """
         aborted = _Aborted(fetched.aborted)
         before = self.at
@@ -118,8 +127,8 @@ class RangeCount:
         return moved or self.damaged_at >= 0
 
     def skip_to(self, start: int) -> None:
-        """Continues at the offset ``start``, because the records before it were deleted. ``start``
-        is the new first offset of the log.
+        """Continues at ``start``, the new first offset of the log, because the log has deleted the
+        records before ``start``.
         """
         begin = min(start, self.last + 1)
         self.deleted += begin - self.at
@@ -134,7 +143,8 @@ class RangeCount:
         self.at = max(end, min(begin, self.last + 1))
         if end <= begin:
             return
-        # Compaction keeps the offsets of a batch; so do its records that are before ``at``.
+        # (After a compaction a batch has fewer records than offsets. Which of its records are
+        # outside of the range is then not known.)
         rows = min(header.record_count, end - begin)
         self.gaps += end - begin - rows
         producer = header.producer_id, header.producer_epoch
@@ -170,6 +180,9 @@ class RangeCount:
 class _Aborted:
     """Finds the batches of aborted transactions in one Fetch response (Java's ``CompletedFetch``).
     :meth:`has` must be called for all batches, in the order of their offsets.
+
+    ``listed`` are the aborted transactions of the response, as pairs of the producer id and the
+    first offset of the transaction.
     """
 
     def __init__(self, listed: Sequence[tuple[int, int]]) -> None:
@@ -199,8 +212,10 @@ def count_ranges(
     partitions of one topic.
 
     Each request, and each wait for the end of an open transaction, may take max.block.ms. The count
-    ends at ``until_ms`` (a time of the clock). If a range can't be read to its end, its ``problem``
-    is set. Raises AuthorizationError if the principal may not read the topic.
+    ends at ``until_ms`` (a time of the clock in ms). If a range can't be read to its end, its
+    ``problem`` is set. After each round of requests, ``on_progress`` is called with the number of
+    offsets that were read, and the number of all offsets. Raises AuthorizationError if the
+    principal may not read the topic.
     """
     reader = PartitionReader(client, "", "READ on the topic")
     total = sum(one.last + 1 - one.at for one in ranges)
@@ -255,9 +270,9 @@ def _fetch(
 def _moved(
     reader: PartitionReader, one: RangeCount, fetched: FetchedPartition, deadline: int
 ) -> bool:
-    """Counts the batches of a Fetch response. If the log does not have the requested offset any
-    more, moves the range to the first offset of the log. Returns False if the position in the range
-    has not changed.
+    """Counts the batches of a Fetch response into the range ``one``. If the log does not have the
+    requested offset any more, the range continues at the first offset of the log. Returns False if
+    the response has no new batch, and the range is still at the same offset.
     """
     if fetched.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
         return one.take(fetched)
@@ -269,9 +284,9 @@ def _moved(
 
 
 def _wait(client: AdminClient, reader: PartitionReader, one: RangeCount, deadline: int) -> None:
-    """Handles a Fetch response without batches. If there were only such responses for max.block.ms,
-    sets the ``problem`` of the range: a transaction is still open at this offset, or the log ends
-    before the range does.
+    """Handles a Fetch response without new batches for the range ``one``. If there were only such
+    responses for max.block.ms, sets the ``problem`` of the range: a transaction is still open at
+    this offset, or the log ends before the range does.
 
     For a short time, a response without batches is normal: while the markers of a committed
     transaction are not written yet, and while a new leader does not know its high watermark.

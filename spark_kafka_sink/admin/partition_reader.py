@@ -1,7 +1,7 @@
 """Reads a partition: its first offset, its end offset, and its batches.
 
-Owns: :class:`PartitionReader`: the ListOffsets and Fetch requests to the leader of a partition.
-Never: the content of a batch; the decision which records are committed.
+:class:`PartitionReader` sends ListOffsets and Fetch requests to the leader of a partition. It
+returns batches as bytes. It does not decode them, and does not decide which records are committed.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ class PartitionReader:
         self._rights = rights
 
     def offset(self, tp: TopicPartition, spec: OffsetSpec, deadline_ms: int) -> int:
-        """Requests the first offset or the end offset (the offset after the last record) of a
-        partition, according to ``spec``.
+        """Requests the first offset of a partition (EARLIEST), or its end offset (LATEST: the high
+        watermark, which is the offset after the last record that consumers can read).
         """
         call = self._offset_call(tp, spec)
         return listed_offset(self._client.loop.send_and_receive(call, deadline_ms)).offset
 
     def fetch(self, tp: TopicPartition, offset: int, deadline_ms: int) -> FetchedPartition:
-        """Requests batches of a partition from ``offset`` on, including batches of open and aborted
-        transactions. The ``error`` of the result may be OFFSET_OUT_OF_RANGE.
+        """Requests the next batches of a partition from ``offset`` on, some MiB at most. They
+        include the batches of open and aborted transactions. The ``error`` of the result may be
+        OFFSET_OUT_OF_RANGE.
         """
         call, request = self._fetch_call(tp, offset)
         return FetchedPartition.of(request, self._client.loop.send_and_receive(call, deadline_ms))
@@ -54,12 +55,13 @@ class PartitionReader:
     def end_and_fetch(
         self, tp: TopicPartition, offset: int, deadline_ms: int
     ) -> tuple[int, FetchedPartition | None]:
-        """Requests the end offset of a partition and its batches from ``offset`` on, at the same
-        time.
+        """Requests the end offset of a partition and its next batches from ``offset`` on, at the
+        same time. Returns both.
 
         The leader handles the requests of a connection in order: first ListOffsets, then Fetch. So
-        the batches include all records before the returned end offset. If a request had to be sent
-        again, the order is unknown, and None is returned in place of the batches.
+        the leader already has all records before the returned end offset when it reads the batches.
+        If a request had to be sent again, the order is unknown, and None is returned in place of
+        the batches.
         """
         end = self._offset_call(tp, OffsetSpec.LATEST)
         fetched, request = self._fetch_call(tp, offset)

@@ -1,8 +1,8 @@
 """Sends many requests in parallel, on the calling thread, until each request has a final response.
 
-Owns: :class:`RequestLoop`, which sends the calls of ``call.py`` with one network client. The loop
-finds the coordinators of many transactional ids with one request, and caches the coordinators.
-Never: the content of a request, the meaning of a response, starting a thread.
+:class:`RequestLoop` sends the calls of ``call.py`` with one network client. The loop finds the
+coordinators of many transactional ids with one request, and caches the coordinators. The callers
+create the requests, and decide what a response means.
 
 Several requests can be in flight on one connection. This saves round trips, although the broker
 still handles the requests of a connection one after the other.
@@ -76,9 +76,13 @@ _MOST_COORDINATORS: Final = 100_000
 class AdminMetadata(Metadata):
     """The cluster metadata for administrative requests. Only one thread may use it.
 
-    It is a subclass of the producer's metadata, so that the driver raises the same errors as the
-    tasks. In addition it stores the error codes of topics, because ``await_topics`` does not raise
-    all of them.
+    This class is a subclass of the producer's metadata, so that the driver raises the same errors
+    as the tasks. In addition it stores these values:
+
+    * ``answers``: the number of Metadata responses so far.
+    * ``topic_errors``: the last error code of each topic, also NONE. With these codes,
+      :class:`AdminClient` raises the errors of missing topics.
+    * ``failure``: the fatal error of a Metadata request, until the next response.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
@@ -105,11 +109,12 @@ class AdminMetadata(Metadata):
 
 
 class RequestLoop:
-    """Sends many calls in parallel with one network client. Only one thread at a time may use it.
+    """Sends many calls in parallel with one network client. Only one thread at a time may use a
+    loop.
 
-    Raises ConfigError if no bootstrap server can be resolved. If a KeyboardInterrupt ends a method,
-    the next method closes the connections and opens new ones. So no method receives the response to
-    a request of an interrupted method.
+    The constructor raises ConfigError if no bootstrap server can be resolved. If a
+    KeyboardInterrupt ends a method, the next method closes the connections and opens new ones. So
+    no method receives the response to a request of an interrupted method.
     """
 
     def __init__(
@@ -161,12 +166,12 @@ class RequestLoop:
 
     def run(self, calls: Iterable[Call[ResponseT]], deadline_ms: int) -> bool:
         """Sends ``calls`` and handles their responses, until all have ended or until
-        ``deadline_ms`` (a time of the clock).
+        ``deadline_ms`` (a time of the clock in ms).
 
-        Returns True if all calls are done. Raises AuthorizationError if the principal does not have
-        the right to find a coordinator. Also raises AuthenticationError, UnsupportedVersionError,
-        and the errors of :meth:`Call.retry_code`. After an error, some of the other calls may be
-        done or in flight.
+        Returns True if all calls are done, which means that each call has a final response. Raises
+        AuthorizationError if the principal does not have the right to find a coordinator. Also
+        raises AuthenticationError, UnsupportedVersionError, and the errors of
+        :meth:`Call.retry_code`. After an error, some of the other calls may be done or in flight.
         """
         if len(self.found) > _MOST_COORDINATORS:
             self.found.clear()
@@ -202,11 +207,12 @@ class RequestLoop:
         return [cast("ResponseT", call.response) for call in calls]
 
     def poll_until(self, check: Callable[[int], int | None], deadline_ms: int) -> bool:
-        """Sends and receives until ``check(now)`` returns None. Returns False if the deadline comes
-        before that.
+        """Polls the network client until ``check(now)`` returns None. Returns True then, and False
+        if the deadline comes before that.
 
-        Any other result of ``check`` is the time in ms after which ``check`` must be called again.
-        Raises an exception of ``check``, and a fatal error of a Metadata request.
+        Any other result of ``check`` is the maximum time in ms until the next call of ``check``. An
+        earlier network event ends this wait. Raises an exception of ``check``, and a fatal error of
+        a Metadata request.
         """
         with self._reset_after_interrupt():
             while True:
@@ -220,7 +226,8 @@ class RequestLoop:
 
     def pause(self, attempts: int, deadline_ms: int) -> None:
         """Waits for a backoff, after which the caller sends its calls again. ``attempts`` is the
-        number of earlier waits.
+        number of earlier waits, with which the backoff grows. The wait ends at ``deadline_ms`` at
+        the latest.
         """
         until = min(deadline_ms, self.clock.now_ms() + self.backoff.backoff(attempts))
         with self._reset_after_interrupt():
@@ -311,7 +318,7 @@ class _Dispatcher:
         return self._loop.client
 
     def advance(self, now: int) -> int | None:
-        """Sends the calls that can be sent now, at most one to each broker. Returns the next poll
+        """Sends the calls that can be sent now, at most one from each queue. Returns the next poll
         timeout in ms, or None if all calls have ended.
 
         More calls can be sent to a broker only after the socket has accepted the previous request.

@@ -1,14 +1,13 @@
 """Requests to transaction coordinators: EndTxn, DescribeTransactions, ListTransactions,
 InitProducerId.
 
-Owns: :class:`TransactionClient`: the requests, the choice of the broker, and the errors after which
-a request is sent again. Never: the meaning of an outcome for a batch (``transactions/``), sending
-the requests (``request_loop.py``).
+:class:`TransactionClient` creates the requests, and chooses the brokers. ``request_loop.py`` sends
+the requests. The package ``transactions`` decides what a response means for the rows of a write.
 
-For most of these requests, it does no harm if a broker gets a request twice. The methods describe
-the other cases. So a request is sent again until the deadline (``call.py`` lists the errors). For
-missing rights and unsupported versions, the methods raise an exception. Every other response is
-returned.
+A request is sent again until the deadline, if its response shows a retriable error (``call.py``),
+or if there is no response. For most of these requests, it does no harm if a broker gets a request
+twice. The methods describe the exceptions. For missing rights and unsupported versions, the methods
+raise an exception. Every other response is returned.
 """
 
 from __future__ import annotations
@@ -85,8 +84,8 @@ _API_VERSIONS: Final = ApiVersionsRequest(
 
 
 class Listed(NamedTuple):
-    """The open transactions that the brokers have listed. ``silent`` has the names of brokers that
-    did not respond.
+    """The open transactions that the brokers have listed. ``silent`` has the names of the brokers
+    that did not respond, so that their transactions are missing.
     """
 
     transactions: tuple[ListedTransaction, ...]
@@ -109,8 +108,8 @@ class AgeCalls(NamedTuple):
         return all(call.done and call.sent == 1 for call in self)
 
     def young(self) -> set[str]:
-        """The ids whose transaction is listed in both ``before`` and ``after``. So the transaction
-        was also open when the broker listed ``aged``.
+        """The ids that both ``before`` and ``after`` list. So their transactions were also open
+        when the broker listed ``aged``. The caller removes the ids that ``aged`` lists.
         """
         return listed([self.before]).keys() & listed([self.after]).keys()
 
@@ -121,9 +120,10 @@ class Beside:
     age, and Metadata. Sending them together saves two round trips.
 
     Brokers handle the requests of a connection in order. So each coordinator first describes its
-    transactions, and then lists transactions by age. The additional requests must be created before
-    the descriptions are known. If the descriptions then show that a request was for other topics or
-    ids, its response is not used.
+    transactions, and then lists the transactions that are older than ``age_ms``. The additional
+    requests must be created before the descriptions are known. They are for the transactional ids
+    ``ids`` and the topics ``topics``. If the descriptions then show other topics or another age
+    limit, the response is not used.
     """
 
     ids: Collection[str]
@@ -141,7 +141,7 @@ class Beside:
 
 class TransactionClient(AdminClient):
     """Sends requests to the transaction coordinators of a cluster. Each method sends its requests
-    in parallel.
+    in parallel. The time limits are those of :class:`AdminClient`.
     """
 
     def __init__(
@@ -164,10 +164,11 @@ class TransactionClient(AdminClient):
     def end(
         self, transactions: Sequence[PreparedTransaction], *, committed: bool, deadline_ms: int
     ) -> EndAnswers:
-        """Commits or aborts each of ``transactions`` by EndTxn. Returns the responses.
+        """Commits or aborts each of ``transactions`` by EndTxn. Returns the error code of the
+        response for each transactional id, or None if no definite response arrived in time.
 
-        The error code NONE means that the coordinator has stored the decision. The markers are
-        written to the partitions after that.
+        The error code NONE means that the coordinator has stored the decision. The coordinator
+        writes the markers to the partitions after that.
         """
         calls = {t.transactional_id: end_call(t, committed=committed) for t in transactions}
         return self._run(calls, deadline_ms)
@@ -196,7 +197,8 @@ class TransactionClient(AdminClient):
           make it impossible to find out the outcome of the transaction later.
 
         If a partition of a transaction has no leader (:meth:`leaderless`), the transaction is not
-        aborted.
+        aborted, and the result for its id is LEADER_NOT_AVAILABLE. The other results are those of
+        :meth:`end`.
         """
         version = self.transaction_version(deadline_ms)
         kept = self.leaderless(found, deadline_ms)
@@ -214,7 +216,8 @@ class TransactionClient(AdminClient):
 
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
         """Sends InitProducerId for each transactional id. The coordinator then aborts the open
-        transaction of the id, and fences the id's producer (raises the epoch).
+        transaction of the id, and fences the id's producer (raises the epoch). Returns the error
+        codes like :meth:`end`.
         """
         wanted = {i: init_producer_id(i, _FENCE_TIMEOUT_MS) for i in transactional_ids}
         calls = {i: _ending(r, "InitProducerId", i) for i, r in wanted.items()}
@@ -225,13 +228,14 @@ class TransactionClient(AdminClient):
         return {i: None if c.response is None else c.response.error_code for i, c in calls.items()}
 
     def beside(self, ids: Collection[str], age_ms: int) -> Beside | None:
-        """Creates the requests to send together with DescribeTransactions for ``ids``:
-        ListTransactions for transactions that are older than ``age_ms``, and Metadata of the
-        topics.
+        """Creates the requests that :meth:`describe` sends together with DescribeTransactions for
+        ``ids``: ListTransactions for transactions that are older than ``age_ms``, and Metadata of
+        the topics that the last transactions wrote to.
 
-        Returns None if brokers do not support ListTransactions by age. Also returns None before the
-        first call of :meth:`leaderless` with a transaction, because this client then does not know
-        the topics of transactions.
+        Returns None before the first successful :meth:`older_than`, and if brokers do not support
+        ListTransactions by age. Also returns None before the first call of :meth:`leaderless` with
+        a transaction, because this client then does not know the topics of transactions. The same
+        holds if the last transactions wrote to more than 100 topics.
         """
         if not self._list_ages or not self._written:
             return None
@@ -253,7 +257,7 @@ class TransactionClient(AdminClient):
 
         If a coordinator does not know an id, the ``error`` in the description of this id is
         TRANSACTIONAL_ID_NOT_FOUND. Raises KafkaTimeoutError if a coordinator does not respond in
-        time.
+        time. The requests of ``beside`` are sent together with the first descriptions.
         """
         described: dict[str, TransactionDescription] = {}
         waiting = dict.fromkeys(transactional_ids)
@@ -366,6 +370,10 @@ class TransactionClient(AdminClient):
         not listed, the coordinators are looked up again, and the requests are repeated. A
         transaction counts as not older than ``age_ms`` only if three responses of one connection
         show this: the transaction is open, is not listed as older, and is still open.
+
+        ``beside`` has requests that :meth:`describe` has already sent. Their responses are used if
+        they are for the same ids and the same age. Raises KafkaTimeoutError if a coordinator does
+        not respond in time.
         """
         waiting = dict.fromkeys(transactional_ids)
         old: set[str] = set()
@@ -424,8 +432,9 @@ class TransactionClient(AdminClient):
         the result.
 
         If a transaction with a leaderless partition were ended, Kafka 4 would lose the marker for
-        this partition. Another broker might not respond, so the Metadata request is sent to a
-        coordinator that has just responded.
+        this partition. The Metadata request is sent to a coordinator of ``found``, because another
+        broker might not respond. ``beside`` has a Metadata request that :meth:`describe` has
+        already sent. Its response is used if it is for all topics of the transactions.
         """
         written: defaultdict[str, set[int]] = defaultdict(set)
         for description in found.values():
@@ -464,8 +473,9 @@ class TransactionClient(AdminClient):
         return Call(request, CoordinatorKey(transactional_id), "Metadata of the partitions")
 
     def transaction_version(self, deadline_ms: int) -> int:
-        """The transaction version of the cluster: 2 (KIP-890) or 1. The first call requests the
-        version, and stores it for later calls.
+        """Returns the version of the cluster's transactions: 2 if the brokers offer
+        transaction.version 2 (KIP-890), otherwise 1. The first call requests the version, and
+        stores it for later calls.
         """
         if self._version is None:
             call = Call(_API_VERSIONS, AnyBroker(), "ApiVersions")
@@ -534,10 +544,12 @@ def _ending(request: Request[_EndedT], what: str, transactional_id: str) -> Call
 def _described_by(
     call: Call[DescribeTransactionsResponse],
 ) -> dict[str, TransactionDescription]:
-    """The descriptions in the response of ``call``. Empty without a response.
+    """Returns the descriptions in the response of ``call``, by transactional id. The result is
+    empty if there is no response.
 
     An id is left out if it has an error after which the request is sent again. This error is stored
-    as the call's last error. Raises an exception for an error for which a retry is useless.
+    as the call's last error. Raises an exception for missing rights. An id with another error, such
+    as TRANSACTIONAL_ID_NOT_FOUND, has a description with this error.
     """
     described: dict[str, TransactionDescription] = {}
     for state in call.response.transaction_states if call.response else ():
@@ -568,8 +580,9 @@ def listing(
 def listed(
     calls: Iterable[Call[ListTransactionsResponse]], prefix: str = ""
 ) -> dict[str, ListedTransaction]:
-    """The transactions in the responses of ``calls``, by transactional id. Ids that do not begin
-    with ``prefix`` are removed, because brokers before 4.1 do not filter by a prefix.
+    """Returns the transactions in the responses of ``calls``, by transactional id. Ids that do not
+    begin with ``prefix`` are left out, because brokers before 4.1 do not filter by a prefix. Calls
+    without a response are ignored.
     """
     answers = (call.response for call in calls if call.response is not None)
     return {

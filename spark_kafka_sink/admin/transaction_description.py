@@ -1,7 +1,7 @@
 """The description of a transaction by its coordinator.
 
-Owns: :class:`TransactionState` and :class:`TransactionDescription`. Never: the consequences of a
-state (``transactions/``), creating a request (``protocol/transaction_requests.py``).
+This module has :class:`TransactionState` and :class:`TransactionDescription`. It does not decide
+what follows from a state: the package ``transactions`` does that.
 """
 
 from __future__ import annotations
