@@ -1,8 +1,8 @@
 """Functions for ``writeStream.foreachBatch`` that write each micro-batch exactly once.
 
-Owns: :func:`foreach_batch`, for one write, and :func:`transaction`, for several writes that are
-committed together. Both set the identity of a write: txnAppId is the name, and txnVersion is the
-micro-batch's id. Never: the writing itself, which the batch writer of ``format("kprod")`` does.
+:func:`foreach_batch` is for one write, and :func:`transaction` for several writes that are
+committed together. Both use the batch writer of ``format("kprod")``, and set the identity of a
+write for this writer: txnAppId is the name, and txnVersion is the micro-batch's id.
 
 Spark runs a micro-batch again after a failure, with the same id. Spark gives the writes of one
 foreachBatch function no identity of their own, so the user names each write.
@@ -76,8 +76,9 @@ _runs = ProcessLocal(NamedWrites)
 
 @dataclass(frozen=True, slots=True)
 class ForeachBatch:
-    """A callable that writes a micro-batch under the name ``name``, with ``options``. Picklable,
-    because Spark Connect sends it to the server.
+    """The function that :func:`foreach_batch` returns. Each call writes one micro-batch under the
+    name ``name``, with the sink's ``options``. Picklable, because Spark Connect sends the function
+    to the server.
     """
 
     name: str
@@ -92,11 +93,12 @@ class ForeachBatch:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Writes a micro-batch. Spark calls this method once per micro-batch, and again after a
-        failure.
+        failure. If the micro-batch is already committed, no row is written.
 
-        Raises CommitError, before a row is written, if the micro-batch can't be the next batch of
-        this name. Raises ConfigError if the batch id is already committed with another DataFrame.
-        Also raises ConfigError if another write of this name is running.
+        Raises CommitError before a row is written if the commit log does not expect this batch id:
+        the batch of a name must be the last or a later batch of the same query. Raises ConfigError
+        if this process has already written another DataFrame with the same name and batch id. Also
+        raises ConfigError if another write of this name is running.
         """
         options = dict(self.options)
         micro_batch = _MicroBatch(self.name, batch_id, options)
@@ -119,18 +121,20 @@ def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
         write = foreach_batch("orders", **{"kafka.bootstrap.servers": "host:9092", "topic": "t"})
         df.writeStream.foreachBatch(write).option("checkpointLocation", path).start()
 
-    ``name`` identifies the write. It must be unique among all writes with the same
-    transactionalIdPrefix (default: ``kprod``). Keep the name after a restart. Use a new name for a
-    new checkpoint, because the batch ids of a new checkpoint begin at 0 again. ``options`` are the
-    options of the sink. If a micro-batch runs again, it is compared with the first run: by the
-    offsets of its sources if ``options`` contain the query's checkpointLocation, otherwise by its
-    numbers of rows and bytes.
+    ``name`` identifies the write. The name must be unique among all writes to a Kafka cluster with
+    the same transactionalIdPrefix (default: ``kprod``). Keep the name after a restart. Use a new
+    name for a new checkpoint, because the batch ids of a new checkpoint begin at 0 again.
+
+    ``options`` are the options of the sink. If a micro-batch runs again, the sink compares the
+    micro-batch with its first run. If ``options`` contain the query's checkpointLocation, the sink
+    compares the offsets of the sources. Otherwise it compares the numbers of rows and bytes.
 
     The returned function also supports outputMode("update"), which Spark does not support for
     Python sinks. You can call it in your own foreachBatch function, from threads, and over Spark
     Connect.
 
-    Raises ConfigError for an invalid name, and for options that contradict the name.
+    Raises ConfigError for an invalid name, for the options txnAppId and txnVersion, which this
+    function sets, and for a deliveryGuarantee other than exactly-once.
     """
     check_part("the name given to foreach_batch", name)
     _check("foreach_batch", options)
@@ -147,7 +151,8 @@ class _State(Enum):
 class Transaction:
     """Several writes of one micro-batch that become visible together, or not at all. Thread-safe.
 
-    Created by :func:`transaction`. ``_lock`` guards the fields that are declared after it.
+    You get this object from the ``with`` block of :func:`transaction`. ``_lock`` guards the fields
+    that are declared after it.
     """
 
     def __init__(self, name: str, number: int, options: Mapping[str, OptionText]) -> None:
@@ -171,12 +176,14 @@ class Transaction:
         return self._micro_batch.place
 
     def write(self, batch: DataFrame, **options: OptionText) -> None:
-        """Writes the rows of ``batch``, which stay invisible until the block ends. Blocks until all
-        rows are acknowledged. ``options`` override topic, columns and formats for this write.
+        """Writes the rows of ``batch``. Consumers with read_committed don't see the rows until the
+        block ends. Blocks until all rows are acknowledged. ``options`` override topic, columns and
+        formats for this write.
 
         If the write raises an exception, the whole transaction fails. If the transaction has ended,
         raises IllegalStateError and sends no row. If an earlier write has failed, raises
-        CommitError and sends no row.
+        CommitError and sends no row. Raises ConfigError for an option that can't differ between
+        the writes of a transaction.
         """
         with self._counted():
             _check("transaction", options)
@@ -207,7 +214,9 @@ class Transaction:
                 self._failure = self._failure or failure
 
     def _context_of(self, batch: DataFrame, options: Mapping[str, OptionText]) -> WriteContext:
-        """The context of the block's next write. The tasks and the commit get this context."""
+        """Returns the identity of the block's next write, which the write's tasks and commit get.
+        At the first write, also finds the query that has called the user's function.
+        """
         session = batch.sparkSession
         with self._lock:
             before = self._plans
@@ -223,10 +232,11 @@ class Transaction:
             return self._context.of_part(before.total())
 
     def commit(self) -> None:
-        """Commits all writes. The end of the block calls this method if the user has not called it.
+        """Commits all writes of the block. The end of the block calls this method if the user has
+        not called it. If the block has no write, nothing is committed.
 
-        Raises CommitError if a write failed or is still running. Also raises the errors of a
-        commit.
+        Raises CommitError if a write failed or is still running, and IllegalStateError if the
+        transaction has ended. Also raises the errors of a commit (:class:`BatchError`).
         """
         with self._lock:
             self._refuse_ended("it can't be committed")
@@ -256,11 +266,12 @@ class Transaction:
         try:
             self._end(abort=True)
         except Exception as error:  # noqa: BLE001 - the error that led here is the one to see
-            # Usually a failed write has aborted all of them, and this one is superseded.
+            # Usually a failed write has already aborted all writes of the block, and the commit
+            # log refuses a second abort.
             _log.info("the abort of transaction '%s': %s", self._name, error)
 
     def end(self) -> None:
-        """Commits the writes at the end of the block, unless the user has committed them."""
+        """Ends the block: commits its writes, unless the user has already called :meth:`commit`."""
         if self._state is not _State.COMMITTED:
             self.commit()
 
@@ -288,9 +299,11 @@ class Transaction:
         self._micro_batch.check(written, whole=whole)
 
     def _end(self, *, abort: bool) -> None:
-        """Commits or aborts all writes of the block, by a further write without rows.
+        """Commits or aborts all writes of the block, by a further write without rows. Does nothing
+        if the block has no write.
 
-        The commit of that write runs on Spark's driver, where brokers can be reached.
+        Spark runs the commit of that further write on the driver, which can reach the brokers. This
+        process may be unable to reach them.
         """
         session, context = self._session, self._context
         if session is None or context is None:
@@ -323,7 +336,8 @@ def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Tra
     formats only. They may run in threads, and each must end before the block ends. If a write or
     the block raises an exception, all writes of the block are aborted.
 
-    Raises ConfigError if another block with this name is open in this process.
+    Raises ConfigError if another block with this name is open in this process, and in the cases of
+    :func:`foreach_batch`.
     """
     check_part("the name given to transaction", name)
     _check("transaction", options)
@@ -338,8 +352,8 @@ def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Tra
 
 
 class _MicroBatch:
-    """A micro-batch that is written under a name: its key in the commit log, its run id, and its
-    source offsets.
+    """A micro-batch that ``foreach_batch`` or ``transaction`` writes under a name. Finds the key of
+    the name in the commit log, the run id, and the source offsets of the micro-batch.
     """
 
     def __init__(self, name: str, number: int, options: Mapping[str, OptionText]) -> None:
@@ -354,8 +368,8 @@ class _MicroBatch:
 
     def check(self, written: Written, *, whole: bool) -> None:
         """Raises ConfigError if this process has written other DataFrames under this name and batch
-        id (``NamedWrites.check``). ``whole`` is true if ``written`` has all DataFrames of the
-        batch.
+        id. Such a write would count as a repetition of the earlier write, and its rows would be
+        lost. ``whole`` is true if ``written`` has all DataFrames of the batch.
 
         If the user has set verifyReplays=false, and the query of the write is unknown, nothing is
         checked.
@@ -374,29 +388,36 @@ class _MicroBatch:
     def context(
         self, session: SparkSession, query: CallingQuery, written: Written, token: str = ""
     ) -> WriteContext:
-        """The context of a write: the run id, the query, the source offsets and their digest. If
-        ``offsetsGroup`` is set, raises ConfigError for offsets that can't be read.
+        """Returns the identity of a write: the run id, the query, the source offsets and their
+        digest. ``token`` identifies a ``transaction`` block, and is empty in ``foreach_batch``.
+
+        If the option offsetsGroup is set, raises ConfigError for offsets that can't be read. Logs a
+        warning if ``changelog`` is set, and the micro-batch ends within a version of a Delta table.
         """
         location = self._text("checkpointLocation")
         offsets, digest = None, ""
         checkpoint = None if location is None else Checkpoint(location, session)
         if self._text("offsetsGroup") is not None:
             offsets = self._offsets(checkpoint, query)
-        # (A thread of a classic session that names no query may write another DataFrame: then rows
-        # are compared.)
+        # In a user's thread of a classic session, the query is unknown, and the thread may write
+        # any DataFrame. Then there is no digest, and the numbers of rows and bytes are compared.
         if checkpoint is not None and (query.id or query.run or not query.session):
             digest = checkpoint.known_digest(self._number, query.id)
             if digest and self._text("changelog") is not None:
                 warn_once(_log, map(_divided, checkpoint.divided_versions(self._number)))
         run = _runs().run(self.place, query.run, query.session)
-        # A number that is done is a replay: by the query, or by a repeated call in this process.
+        # If the batch id is already done, this write is known to be a replay in two cases: its
+        # query or digest is known, or this process repeats a call.
         known = bool(query.run or query.id or digest) or _runs().repeats(self.place, written)
         return WriteContext(run, query.id, token=token, offsets=offsets, digest=digest, known=known)
 
     def _offsets(
         self, checkpoint: Checkpoint | None, query: CallingQuery
     ) -> dict[str, dict[str, int]]:
-        """The source offsets to commit to ``offsetsGroup``, by topic and partition."""
+        """The source offsets to commit to ``offsetsGroup``, by topic and partition, such as
+        ``{"orders": {"0": 1234}}``. Raises ConfigError if the checkpoint is not set, can't be read,
+        or belongs to another query.
+        """
         if checkpoint is None:
             raise ConfigError(
                 "offsetsGroup needs the option checkpointLocation: offsets are read there",
@@ -409,7 +430,9 @@ class _MicroBatch:
         return found
 
     def _text(self, option: str) -> str | None:
-        """The value of an option, set directly or in the ``configFile``. None if it is not set."""
+        """The value of a sink option, set directly or in the ``configFile``. None if it is not
+        set.
+        """
         given = self._given.own.get(option)
         return None if given is None else str(given.value)
 
@@ -495,8 +518,9 @@ def _check(whose: str, options: Mapping[str, OptionText]) -> None:
 def _check_of_one_write(
     options: Mapping[str, OptionText], of_all: Mapping[str, OptionText]
 ) -> None:
-    """Raises ConfigError if a write of a transaction sets an option that must be the same for all
-    writes of the transaction.
+    """Raises ConfigError if a write of a transaction changes an option that must be the same for
+    all writes of the transaction. ``options`` are the options of the write, and ``of_all`` those of
+    the transaction.
     """
     same = {key.lower(): str(value) for key, value in of_all.items()}
     for key, value in options.items():

@@ -1,8 +1,9 @@
 """The data source ``kprod``, which Spark calls: it takes options and a schema, and returns writers.
 
-Owns: :class:`KprodDataSource` and the three writers, which only delegate to :class:`PlannedTask`
-and :class:`PlannedBatch`. Never: columns, options or messages. Everything except pyspark is
-imported on use, so that a lookup of the format costs nothing.
+:class:`KprodDataSource` makes the plan of a write (``plan/write_plan.py``), and gives the plan to
+one of three writers. A writer only passes calls on: ``write`` to :class:`PlannedTask`, ``commit``
+and ``abort`` to :class:`PlannedBatch`. This module does not interpret options, columns or commit
+messages. Everything except pyspark is imported on use, so that a lookup of the format is cheap.
 
 Before any task, the driver checks in this order: that options are set; that the mode is not
 overwrite; the values of options; the columns; the brokers and the topic (the preflight); the
@@ -85,10 +86,12 @@ class KprodDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str | StructType:
-        """The columns of a table that is created without a schema (CREATE TABLE ... USING kprod).
+        """Returns the columns of a table that is created without a schema (CREATE TABLE ... USING
+        kprod).
 
-        ``last_report``, ``backfill`` and ``by_leader`` also use this method: their requests to the
-        driver are answered in the schema (``process/asked_of_driver.py``).
+        ``last_report``, ``backfill`` and ``by_leader`` send requests to the driver as options of a
+        read. For such options this method executes the request, and returns a schema that contains
+        the answer (``process/asked_of_driver.py``).
         """
         if _BY_LEADER in self.options:
             from spark_kafka_sink.datasource.jobs.by_leader import schema_with_places
@@ -107,7 +110,9 @@ class KprodDataSource(DataSource):
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Plans a batch write. Spark calls this method once per batch write."""
+        """Plans a batch write, and returns its writer. Spark calls this method once per batch
+        write.
+        """
         return KprodWriter(self._plan(schema, overwrite=overwrite, streaming=False))
 
     @without_traceback
@@ -116,8 +121,11 @@ class KprodDataSource(DataSource):
         schema: StructType,
         overwrite: bool,
     ) -> DataSourceStreamWriter:
-        """Plans a micro-batch. Spark calls this method at planning, and again before a commit or
-        abort.
+        """Plans a micro-batch, and returns its writer. Spark calls this method at planning, and
+        again before a commit or abort.
+
+        Raises ConfigError on pyspark 4.0 if the write has keyColumns, valueColumns, headersColumns
+        or changelog.
         """
         plan = self._plan(schema, overwrite=overwrite, streaming=True)
         freeze_modules()
@@ -153,7 +161,7 @@ class KprodDataSource(DataSource):
     @cached_property
     def _given(self) -> GivenOptions:
         """The options of the write, together with the options in the file of ``configFile``. The
-        file is read once per process.
+        file is read at the first use of this property.
         """
         from spark_kafka_sink.config.names.given_options import given_options
         from spark_kafka_sink.config.names.unknown_options import PREFIX
@@ -168,7 +176,8 @@ class KprodDataSource(DataSource):
             given = self._given.as_options()
         except ConfigError:
             return dict(self.options)  # planning raises a better error
-        # Spark's own, which a report of an abort has from there.
+        # ``queryName`` is an option of Spark. The report of an abort takes the query's name from
+        # it.
         name = self.options.get(_QUERY_NAME)
         return given if name is None else given | {_QUERY_NAME: name}
 
@@ -189,7 +198,9 @@ class KprodDataSource(DataSource):
 
             prefix_of(config, streaming=streaming)
         token = driver_token(self._given.as_options())
-        # A stream's abort has no plan, and a job's options may be another's, too.
+        # The name of the directories for failed attempts. The abort of a stream plans again and
+        # must find the same name, so a stream uses the token. Two batch jobs may have equal
+        # options and so one token, so a batch job uses a random name.
         batch = token if streaming else uuid.uuid4().hex
         is_named = config.is_exactly_once and (streaming or config.txn_app_id is not None)
         query_name = self.options.get(_QUERY_NAME, "")
@@ -276,8 +287,8 @@ class KprodDataSource(DataSource):
 
 
 def _unpickled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodDataSource:
-    """Creates the data source when Spark unpickles it. Spark unpickles it only for a commit or an
-    abort (``preflight``).
+    """Creates the data source when Spark unpickles it, and marks it as unpickled. Of the calls of a
+    write, only a commit or an abort gets an unpickled data source (``checks/preflight.py``).
     """
     source = cls(spark_datasource.CaseInsensitiveDict(options))
     source._unpickled = True
@@ -285,8 +296,8 @@ def _unpickled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodData
 
 
 class KprodWriter(DataSourceArrowWriter):
-    """The writer of a batch job. Spark creates it at planning, and pickles it for each task and for
-    the commit or abort.
+    """The writer of a batch job. Spark gets the writer at planning, and pickles it for each task
+    and for the commit or abort.
     """
 
     def __init__(self, plan: WritePlan) -> None:

@@ -1,7 +1,7 @@
 """Commits or aborts the batch of a :class:`WritePlan` on the driver, and publishes its report.
 
-Owns: the checks of the tasks' commit messages, the report and its publication. Never: a task
-(``planned_task``), or a transaction (``exactly_once/transaction_commit.py``).
+This module checks the tasks' commit messages, creates the batch's report from them, and sends the
+report to its destinations. ``exactly_once/transaction_commit.py`` ends the transactions.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ _NAMED_TASKS = 10
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """Commits or aborts the batch of a plan. Runs on the driver, after the tasks."""
+    """Commits or aborts the batch of ``plan``. Runs on the driver, when Spark has ended the
+    stage.
+    """
 
     plan: WritePlan
 
@@ -65,11 +67,12 @@ class PlannedBatch:
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
         """Checks that every task has sent a commit message. With exactly-once, commits the
-        transactions.
+        transactions. Then publishes the batch's report, also if the commit fails.
 
         ``batch_id`` is the micro-batch's id, or None for a batch job. With at-least-once, raises
-        DeliveryError if a message is missing. The rows then stay in Kafka, and Spark may write them
-        again. With exactly-once, raises the errors of :meth:`Committer.commit`.
+        DeliveryError if a message is missing, or if there are too many dead letters. The rows that
+        were sent then stay in Kafka, and Spark may write them again. With exactly-once, raises
+        CommitError in these cases, and the errors of :meth:`Committer.commit`.
         """
         begun = time.monotonic()
         report = None
@@ -97,9 +100,9 @@ class PlannedBatch:
 
     @property
     def _not_confirmed(self) -> type[KafkaError]:
-        """The error class for a batch with missing commit messages. With exactly-once it is
-        CommitError. With at-least-once it is DeliveryError, because rows of the batch are already
-        visible.
+        """The class of the error for a batch that fails the checks of :meth:`commit`. With
+        exactly-once it is CommitError. Otherwise it is DeliveryError, because rows of the batch are
+        already visible.
         """
         return CommitError if self.plan.config.is_exactly_once else DeliveryError
 
@@ -165,8 +168,9 @@ class PlannedBatch:
     def abort(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """With exactly-once, aborts the batch, unless its commit is already decided. With
-        at-least-once, logs the number of rows that stay in Kafka.
+        """Ends a failed batch. With exactly-once, aborts its transactions, unless the decision to
+        commit them is already recorded. Otherwise, logs the number of rows that stay in Kafka. Then
+        publishes the batch's report, unless the failed commit has already published a report.
 
         Never raises: Spark would show the error of this method in place of the error that caused
         the abort. Spark may also call this method after a commit that succeeded partly or
@@ -192,9 +196,9 @@ class PlannedBatch:
                     report.rows,
                     failure_of(report),
                 )
-            # Spark aborts after a failed commit, too, which has published a report.
+            # Spark also aborts after a failed commit, and that commit has published a report.
             if not is_kept(report):
-                with contextlib.suppress(Exception):  # (It reads a file, too.)
+                with contextlib.suppress(Exception):  # (_of_its_query reads a file.)
                     report = self._of_its_query(report)
                 publish(report, self.plan.config)
         except Exception:  # noqa: BLE001 - the user needs the original error
@@ -204,7 +208,7 @@ class PlannedBatch:
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None
     ) -> WriteReport:
         report = self._report_of_some(messages, WriteOutcome.ABORTED, batch_id)
-        # Files are read for it; none of them may keep transactions open.
+        # Files are read here. An error of reading must not keep transactions open.
         with contextlib.suppress(Exception):
             begun_ms, told = self.plan.failed.begun_ms, self.plan.failed.told
             attempts = self.plan.failed.take(batch_id)

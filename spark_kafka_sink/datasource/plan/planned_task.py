@@ -1,7 +1,8 @@
 """Runs a task of a :class:`WritePlan` in a worker: writes one partition of the DataFrame.
 
-Owns: the task of a plan, with its producers, limits and dead letters, and the report of a failed
-attempt. Never: a commit or an abort (``planned_batch``), or the writing of rows (``write/``).
+This module creates the parts that a :class:`WriteTask` needs: the source of its producer, its rate
+limit and its dead letters. It runs the task, and stores a report if the attempt fails. It does not
+write rows (``write/write_task.py`` does that), and does not commit (``planned_batch.py`` does).
 """
 
 from __future__ import annotations
@@ -49,8 +50,12 @@ class PlannedTask:
     def run(
         self, batches: Iterator[pa.RecordBatch], columns: ColumnPlan | None = None
     ) -> TaskCommitMessage:
-        """Writes one partition of the DataFrame in this worker process. If ``columns`` is set, it
-        is used instead of the plan's columns.
+        """Writes the rows of one partition of the DataFrame. Returns the commit message for the
+        driver.
+
+        ``columns`` replaces the plan's columns. It is set for rows of pyspark 4.0, whose Arrow
+        batches have other column indices (``RowAdapter``). If the batch is already committed,
+        nothing is written. If the attempt fails, stores its report, and raises its error.
         """
         task = None
         try:
@@ -105,8 +110,9 @@ class PlannedTask:
             freeze_modules()
 
     def _leave(self, task: WriteTask | None, error: BaseException) -> None:
-        """Stores a report of this failed attempt in a file, from which the driver adds it to the
-        batch's report. Never raises, because Spark must get the error of the attempt.
+        """Stores a report of this failed attempt in a file. The driver reads the file, and adds its
+        content to the batch's report. Never raises, because Spark must get the error of the
+        attempt.
         """
         from spark_kafka_sink.datasource.report.report_of_batch import report_of_attempt
         from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
@@ -129,7 +135,7 @@ class PlannedTask:
         return this_worker(self.plan.config.producer, self.plan.config.progress_topic, identity)
 
     def _check_package(self) -> None:
-        # (The plan of another version may have no such field: its version is compared first.)
+        # (The plan of another version may lack package_files: the version is compared first.)
         if self.plan.package_version != __version__:
             here, there = __version__, self.plan.package_version
         elif self.plan.package_files != package_digest():

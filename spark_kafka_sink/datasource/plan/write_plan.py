@@ -1,9 +1,8 @@
 """The plan of a write: options, columns and cluster. With exactly-once, the plan also has the state
 of the commit log.
 
-Owns: :class:`WritePlan`, which the driver creates, and which Spark sends to each task and to the
-commit. Never: a task of the plan (``planned_task``), the commit or abort of the batch
-(``planned_batch``), or the names of Spark's writer classes (``source``).
+The driver creates a :class:`WritePlan`. Spark sends the plan to each task (``planned_task.py``) and
+to the commit or abort (``planned_batch.py``).
 
 Spark pickles the plan separately for each task and for the commit. So a change that a task makes in
 its copy of the plan never reaches ``commit``: only commit messages are sent back.
@@ -31,12 +30,16 @@ if TYPE_CHECKING:
 class WritePlan:
     """The plan of a batch or micro-batch. Immutable and picklable.
 
-    - ``cluster`` comes from the preflight, and may be None.
+    - ``cluster`` is the brokers' metadata from the preflight. It is None if the preflight was off
+      or failed with a warning, and at the commit and abort of a stream.
     - ``transactions`` is the plan for exactly-once. It is None without exactly-once, and at the
       commit and abort of a stream.
-    - ``driver`` is the token of ``driver_identity``. ``driver`` and ``query_name`` are empty in
-      batch jobs.
+    - ``driver`` is a token that identifies the Spark driver and the write
+      (``process/driver_identity.py``). It is only set with exactly-once, for a stream or a write
+      with txnAppId.
     - ``limits`` are the topics' limits for record sizes and timestamps, as far as they are known.
+    - ``query_name`` is the option queryName, which Spark sets for a stream with a name.
+    - ``failed`` has the directories for the reports of failed task attempts.
     - ``package_version`` and ``package_files`` (a digest) identify the package on the driver.
     """
 
