@@ -1,12 +1,13 @@
 """Reads a query's checkpoint: the query's id, and the source offsets of a micro-batch.
 
-Owns: :class:`Checkpoint`, and the digest that identifies a micro-batch that Spark runs again.
-Never: the allowed files (``offset_log.py``), the use of the digest.
+:class:`Checkpoint` also computes a *digest* of a micro-batch, by which the sink recognises a
+micro-batch that Spark runs again. ``offset_log.py`` reads the files, and restricts which files may
+be read.
 
 The digest is a hash of the query's id, the batch's number and the end offsets of the sources. Spark
 writes the offsets before the batch begins and never changes them, so a batch that runs again has
-the same digest, even if its rows have changed. A batch of another checkpoint has another digest. If
-a checkpoint was copied, a batch of the copy and a batch of the original have different digests if
+the same digest, even if its rows have changed. A batch of another query has another digest. If a
+checkpoint was copied, a batch of the copy and a batch of the original have different digests if
 their offsets differ. The offset of a file source only counts the source's batches, so the list of
 the batch's files is hashed as well.
 """
@@ -38,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 #: Hexadecimal digits of a digest.
 _LENGTH: Final = 32
-#: The lines before the sources' offsets: the format, and the batch's metadata.
+#: The number of lines before the sources' offsets: the format, and the batch's metadata.
 _HEAD: Final = 2
 
 #: Checkpoints that this process could not read.
@@ -57,9 +58,9 @@ class Checkpoint:
         self._texts: dict[str, str] = {}
 
     def offsets(self, number: int) -> dict[TopicPartition, int]:
-        """The end offset of the batch, for every partition of its Kafka sources. The query's next
-        batch begins at these offsets. Raises ConfigError if the batch's file in Spark's offset log
-        can't be read.
+        """The end offset of the batch ``number``, for every partition of the query's Kafka sources.
+        The query's next batch begins at these offsets. Raises ConfigError if the batch's file in
+        Spark's offset log can't be read.
         """
         try:
             return source_offsets(self._text(f"offsets/{number}"))
@@ -69,8 +70,8 @@ class Checkpoint:
             ) from error
 
     def divided_versions(self, number: int) -> list[int]:
-        """The Delta table versions that the batch has read only in part. Empty if the checkpoint
-        can't be read.
+        """The Delta table versions that the batch ``number`` has read only in part. Empty if the
+        checkpoint can't be read.
         """
         try:
             return divided_versions(self._text(f"offsets/{number}"))
@@ -78,8 +79,9 @@ class Checkpoint:
             return []
 
     def digest(self, number: int) -> str:
-        """The digest of a micro-batch, 32 hexadecimal digits. Raises ConfigError if a file can't be
-        read.
+        """The digest of the micro-batch ``number``, 32 hexadecimal digits. It is a hash of the
+        query's id, the number, and the end offsets of the sources. A batch that Spark runs again
+        has the same digest. Raises ConfigError if a file can't be read.
         """
         offset_log = self._text(f"offsets/{number}")
         files = [self._files(source, batch) for source, batch in file_sources(offset_log)]
@@ -95,8 +97,8 @@ class Checkpoint:
 
     def check(self, number: int, query_id: str) -> None:
         """Raises ConfigError if this checkpoint belongs to another query than ``query_id``, or if
-        batch ``number`` + 1 has already begun in it. Batch ``number`` is running now, so a later
-        batch shows that the checkpoint is another query's.
+        batch ``number`` + 1 has already begun in this checkpoint. Batch ``number`` is running now,
+        so a later batch shows that the checkpoint is another query's.
 
         If ``query_id`` is empty, the query is not compared. If a file can't be read, no error is
         raised here.

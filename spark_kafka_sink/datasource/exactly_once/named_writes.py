@@ -1,12 +1,9 @@
 """The named writes of this process: their run ids, the running writes, and the last writes.
 
-Owns: :class:`NamedWrites`. Never: the writing of rows (``foreach_batch.py``), or the writes of
-other processes, which are recorded in the commit log.
-
-A named write is a write of ``foreach_batch(name)`` or ``transaction(name)``. All writes with one
+A *named write* is a write of ``foreach_batch(name)`` or ``transaction(name)``. All writes with one
 name, in one run of a streaming query, share a run id. If two writes with the same name have
 different run ids, the commit log detects this. But two writes of one process may have the same run
-id. So this module detects two writes of one process with the same name.
+id. So :class:`NamedWrites` detects two writes of one process with the same name.
 """
 
 from __future__ import annotations
@@ -29,8 +26,8 @@ SAYS_REPLAY: Final = (
 
 
 class Place(NamedTuple):
-    """The identity of a named write: the bootstrap servers, the topic of the commit log, and the
-    key in the commit log.
+    """The identity of a write of ``foreach_batch(name)`` or ``transaction(name)``: the bootstrap
+    servers, the topic of the commit log, and the key in the commit log.
 
     The bootstrap servers are compared as text. So two writes with different addresses of one
     cluster have different identities.
@@ -54,8 +51,8 @@ class Written:
 
 
 class _Run(NamedTuple):
-    """A run id that :class:`NamedWrites` has generated, and the id that Spark has given to the run
-    of the query. ``query_run`` is empty if the query is unknown.
+    """A run id that :class:`NamedWrites` has generated (``id``), and the run of the query that uses
+    it (``query_run``, ``CallingQuery.run``). ``query_run`` is empty if the query is unknown.
     """
 
     id: str
@@ -63,13 +60,13 @@ class _Run(NamedTuple):
 
 
 class NamedWrites:
-    """For each name in this process: its run id, its running write, and the micro-batch that was
-    written last. ``_lock`` guards all fields.
+    """For each name of ``foreach_batch`` and ``transaction`` in this process: its run id, its
+    running write, and the micro-batch that was written last. ``_lock`` guards all fields.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: By the place, with the run of the query and with the session.
+        #: A run id has up to two entries: by place and run of the query, by place and session.
         self._runs: dict[tuple[Place, str], _Run] = {}
         self._open: dict[Place, str] = {}
         self._last: dict[Place, Written] = {}
@@ -121,8 +118,8 @@ class NamedWrites:
         return self._runs.get((place, query_run), None if is_others else of_session)
 
     def end(self, place: Place, query_run: str, session: str) -> None:
-        """Forgets the run id of a failed write, so that the next write gets a new run id. Ends no
-        transactions: the commit or the abort of the failed write does that.
+        """Forgets the run id of a failed write, so that the next write with this name gets a new
+        run id. Ends no transactions: the commit or the abort of the failed write does that.
         """
         with self._lock:
             ended = self._found(place, query_run, session)
@@ -160,7 +157,9 @@ class NamedWrites:
         )
 
     def repeats(self, place: Place, written: Written) -> bool:
-        """Whether this process has already written this batch id with these DataFrames."""
+        """Whether the last micro-batch that this process has written under this name has the same
+        batch id, and contained these DataFrames.
+        """
         with self._lock:
             before = self._last.get(place)
         return (

@@ -1,10 +1,11 @@
-"""Reads files of a query's checkpoint: ``offsets/<batchId>`` of Spark's offset log, and
-``metadata``.
+"""Reads files of a query's checkpoint: ``offsets/<batchId>`` of Spark's offset log, ``metadata``,
+and ``sources/...``.
 
-Owns: the reading and the allowed places of these files (:func:`checkpoint_text`). Never: their
-content (``source_offsets.py``), the use of the content (``checkpoint.py``).
+This module also restricts the file systems and paths from which files are read
+(:func:`checkpoint_text`). ``source_offsets.py`` parses the content of an offset log, and
+``checkpoint.py`` uses the content.
 
-Spark writes a batch's file before the batch begins, and never changes the file.
+Spark writes a batch's file in the offset log before the batch begins, and never changes the file.
 """
 
 from __future__ import annotations
@@ -19,23 +20,24 @@ from spark_kafka_sink.base.security.local_files import UnusableFileError, read_f
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Bytes of a file: 100 000 partitions take three million.
+#: The largest size of a file in bytes. The offsets of 100 000 partitions take three million bytes.
 _MOST_BYTES: Final = 16 * 1024 * 1024
 
-#: The file systems that pyarrow may read; it supports more, and web servers among them.
+#: The schemes of the file systems that pyarrow may read here. pyarrow supports more schemes, such
+#: as http.
 _BY_ARROW: Final = frozenset(("abfs", "abfss", "gs", "hdfs", "s3", "viewfs"))
-#: The schemes that Spark may read: Hadoop also supports http and ftp.
+#: The schemes that Spark may read here. Hadoop supports more schemes, such as http and ftp.
 _BY_SPARK: Final = _BY_ARROW | {"cosn", "dbfs", "obs", "ofs", "oss", "s3a", "wasb", "wasbs"}
-#: In these the user part of a URI is the container.
+#: With these schemes, the user part of a URI is the container.
 _AZURE: Final = frozenset(("abfs", "abfss", "wasb", "wasbs"))
-#: pyarrow takes any other host for an endpoint, to which it sends the driver's credentials.
+#: The hosts that pyarrow may read on Azure. pyarrow sends the driver's credentials to any host.
 _AZURE_ACCOUNT: Final = r"[a-z0-9-]+@[a-z0-9]+\.(dfs|blob)\.core\.windows\.net"
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
 
 
 def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = None) -> str:
-    """The text of the file ``checkpoint/<file>``, of at most 16 MiB. Raises ConfigError if it can't
-    be read.
+    """Reads the file ``checkpoint/<file>``, of at most 16 MiB, and returns its text. Raises
+    ConfigError if the file can't be read.
 
     With a session, classic or Connect, Spark reads the file. In a process without a session, the
     file is read as a local file or by pyarrow. A URI that contains more than a path is refused. For

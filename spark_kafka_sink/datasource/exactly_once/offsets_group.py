@@ -1,11 +1,9 @@
-"""The consumer group of ``offsetsGroup``: checks its id, and that no consumer uses it.
+"""Checks the consumer group of the option offsetsGroup: its id, and that no consumer uses it.
 
-Owns: :func:`check_group_id`, :func:`refuse_members`. Never: a commit of offsets
-(``transactions/offset_commits.py``).
-
-When a transaction commits offsets, the request names no member of the group, so brokers accept the
-offsets for every group. In a group with consumers, the offsets would change the position at which
-the consumers continue after their next start.
+The transactions of a write commit the offsets of the query's sources to this group
+(``transactions/offset_commits.py``). The commit's request names no member of the group, so brokers
+accept the offsets for every group. In a group with consumers, the offsets would change the position
+at which the consumers continue after their next start.
 """
 
 from __future__ import annotations
@@ -21,13 +19,14 @@ from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
 
-#: How long a group without members is not asked for again, in ms.
+#: The time in ms in which a group without members is not checked again.
 _CACHE_MS: Final = 60_000
 
 #: Kafka's own limit is 32767 bytes; tools and metrics don't show groups of that length.
 _LONGEST_GROUP_ID: Final = 1024
 
-#: Until when, by the clients' clock, by cluster and group.
+#: By bootstrap servers and group: the time (clock of the clients, ms) until which it is not checked
+#: again.
 _checked: ProcessLocal[dict[tuple[tuple[tuple[str, int], ...], str], int]] = ProcessLocal(dict)
 
 
@@ -49,8 +48,9 @@ def check_group_id(option: str, value: str) -> str:
 
 
 def refuse_members(client: TransactionClient, group_id: str) -> None:
-    """Raises ConfigError if the group has members. Groups of all types (such as classic and share)
-    are checked. Raises AuthorizationError if the principal lacks a right.
+    """Raises ConfigError if the group ``group_id`` has members. Groups of all types (such as
+    classic and share) are checked. Raises AuthorizationError if the principal lacks a right. If the
+    group has no members, the result is cached for 60 s.
     """
     key = (client.config.bootstrap_servers, group_id)
     if _checked().get(key, 0) > client.clock.now_ms():

@@ -1,8 +1,9 @@
 """Parses the end offsets of a micro-batch's sources from the text of Spark's offset log.
 
-Owns: :func:`source_offsets`, which converts the text of ``checkpointLocation/offsets/<batchId>`` to
-the end offset of each partition; :func:`file_sources` and :func:`divided_versions`. Never: reading
-that file, or committing the offsets (``transactions/offset_commits.py``).
+``offset_log.py`` reads the text from the file ``checkpointLocation/offsets/<batchId>``. This module
+finds the end offsets of Kafka sources (:func:`source_offsets`), the batches of file sources
+(:func:`file_sources`), and the versions of Delta tables that a batch has read in part
+(:func:`divided_versions`). ``transactions/offset_commits.py`` commits the Kafka offsets.
 
 Spark's OffsetSeqLog writes the file before the batch begins, and never changes it. The first line
 is the format, the second the batch's metadata, and the others are the sources' end offsets. In
@@ -37,7 +38,7 @@ _AFTER_FILES = 2**62
 
 def source_offsets(text: str) -> dict[TopicPartition, int]:
     """The offset at which the next batch begins, for every partition of the batch's Kafka sources.
-    Empty without a Kafka source.
+    Empty without a Kafka source. ``text`` is the content of a file of Spark's offset log.
 
     Sources other than Kafka are skipped, because their offsets have another form. If two sources of
     a query read the same partition, the lower offset counts, because both sources have read up to
@@ -51,8 +52,9 @@ def source_offsets(text: str) -> dict[TopicPartition, int]:
 
 
 def file_sources(text: str) -> Iterator[tuple[str, int]]:
-    """For each file source, yields the name of its folder in the checkpoint's ``sources``, and the
-    number of the source's last batch. Raises DataError as :func:`source_offsets` does.
+    """For each file source in the text of an offset log, yields the name of the source's folder
+    below ``checkpointLocation/sources``, and the number of the source's last batch. Raises
+    DataError as :func:`source_offsets` does.
     """
     for name, offset in _offsets(text):
         if isinstance(offset, dict) and offset.keys() == {_OF_FILES}:
@@ -63,12 +65,13 @@ def file_sources(text: str) -> Iterator[tuple[str, int]]:
 
 
 def divided_versions(text: str) -> list[int]:
-    """The Delta table versions that a batch has read only in part. The next batch reads the rest.
+    """The Delta table versions that a batch has read only in part, from the text of its offset log.
+    The next batch reads the rest.
 
     The offset of Delta's source (DeltaSourceOffset) is a version and the index of a file in that
-    version. The index is negative before the first file. A snapshot of the table has inserts only,
-    so a batch that ends within the snapshot does not count. Raises DataError as
-    :func:`source_offsets` does.
+    version. The index is negative before the first file. A query without startingVersion begins
+    with a snapshot of the table, which has inserts only. So a batch that ends within the snapshot
+    does not count. Raises DataError as :func:`source_offsets` does.
     """
     found = []
     for _, offset in _offsets(text):

@@ -1,8 +1,8 @@
 """Commits or aborts the transactions of a batch, from the tasks' commit messages.
 
-Owns: the checks of the transactions in commit messages, and the calls to
-``transactions/exactly_once.py``. The commit is step 15 in "The way of a record" (DESIGN.md). Never:
-the protocol (``transactions/committer.py``).
+This module checks the transactions in the commit messages, and calls
+``transactions/exactly_once.py``. The commit is step 15 in "The way of a record" (DESIGN.md).
+``transactions/committer.py`` implements the protocol of the commit.
 
 To commit or abort a stream's micro-batch, Spark passes only the options, the commit messages and
 the micro-batch's id. So the run id and the query id come from the messages. The messages also have
@@ -51,10 +51,13 @@ def commit(
     batch_id: int | None,
     report: TopicRecord | None = None,
 ) -> Commit:
-    """Checks and commits the transactions in the tasks' ``messages``. ``plan`` is None in streams.
+    """Checks and commits the transactions in the tasks' ``messages``. Returns how the batch was
+    committed (:class:`Commit`), for example as a replay of a batch that is already committed.
 
-    If any task has a transaction, the record ``report`` is committed together with the rows. Raises
-    CommitError for messages that can't belong to this batch, and the errors of
+    ``plan`` is None in streams. ``batch_id`` is the id of a stream's micro-batch. If any task has a
+    transaction, the record ``report`` is committed together with the rows. If the write ends a
+    failed ``transaction`` block, the transactions are aborted, and the result is ``Commit.EMPTY``.
+    Raises CommitError for messages that can't belong to this batch, and the errors of
     ``Committer.commit``.
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
@@ -94,7 +97,7 @@ def abort(
     driver_token: str = "",
 ) -> tuple[str, ...]:
     """Aborts the transactions of a batch, unless the commit log already has the decision to commit.
-    Raises KafkaError.
+    Raises KafkaError if the transactions can't be aborted.
 
     If there is neither a plan nor a message, the transactions are found by ``driver_token``, which
     is in their transactional ids. ``tasks_may_run`` is true if tasks of the batch may still be
@@ -125,8 +128,9 @@ def abort(
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
-    """The number and the size of the rows of all tasks. If the batch is already committed, these
-    are the rows that the tasks have skipped. None if a task did not count its rows.
+    """The number and the size of the rows of all tasks, with the topic and the number of dead
+    letters. If the batch is already committed, these are the rows that the tasks have skipped. None
+    if a task did not count its rows.
     """
     payloads = [p for m in messages if (p := _transaction(m).payload) is not None]
     if len(payloads) < len(messages):
@@ -242,8 +246,9 @@ def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
 def _block(
     config: SinkConfig, context: WriteContext, messages: Sequence[TaskCommitMessage]
 ) -> Block:
-    """The ``transaction`` block of this write. If dead letters are on, each write adds its numbers
-    of dead letters and rows to the block. The last write checks the sums against the limit.
+    """The place of this write in its ``transaction`` block. If dead letters are on, each write adds
+    its numbers of dead letters and rows to the block. The write that ends the block checks the sums
+    against the limits errors.max.records and errors.max.fraction.
     """
     block = Block(context.token, context.writes, number=context.write)
     options = config.dead_letters

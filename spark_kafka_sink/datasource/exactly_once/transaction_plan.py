@@ -1,9 +1,9 @@
 """Plans a batch for exactly-once: reads the state of the batch's key in the commit log.
 
-Owns: :class:`TransactionPlan`, which Spark sends to the tasks; the checks of exactly-once options
-that differ between a batch and a stream; the first read of the commit log, which happens before
-step 1 in "The way of a record" (DESIGN.md). Never: a transaction (``transactional_producers``), a
-commit (``transaction_commit``).
+A *key* is the name of a query or batch job in the commit log. The driver reads the log at planning,
+and sends the result as a :class:`TransactionPlan` to the tasks. This module also checks the
+exactly-once options that differ between a batch job and a stream. It begins no transaction
+(``transactional_producers`` does), and commits nothing (``transaction_commit`` does).
 
 For a batch job, Spark creates the writer once, and pickles it for the tasks and for the commit. The
 run id of the job is generated before that, here or by ``foreach_batch``, so tasks and commit have
@@ -57,12 +57,17 @@ class TransactionPlan:
     """The facts about one batch or micro-batch that the driver determines before the tasks begin.
     Spark sends them to the tasks. Immutable and picklable.
 
-    - ``key`` is the key in the commit log, and ``state`` the key's state at that time.
+    - ``key`` is the name of the query or job in the commit log. ``state`` is the key's state in
+      that log at planning.
+    - ``numbering`` is the order of the key's batches: a stream, a ``foreach_batch`` function, the
+      versions of a job, or a job that writes once.
     - ``context`` identifies the run and the query of a batch job. ``number`` is the job's
-      txnVersion, or the micro-batch's id in ``foreach_batch``. Both are None in streams.
-    - ``driver`` is the token of ``driver_identity``.
-    - ``verify`` is true if a replay must count its rows, so that the driver can compare them with
-      the rows that were written.
+      txnVersion (0 if it is not set), or the micro-batch's id in ``foreach_batch``. Both are None
+      in streams.
+    - ``driver`` is a token that identifies the Spark driver and a stream
+      (``process/driver_identity.py``). It is empty for a batch job.
+    - ``verify`` is the option verifyReplays: whether the tasks of a repeated batch count their
+      rows, so that the driver can compare them with the rows that were written.
     - ``digest`` identifies the input of a batch job. For a stream, it identifies the input of the
       last done batch, according to the query's checkpoint. It is empty if the input is unknown.
     """
@@ -80,7 +85,9 @@ class TransactionPlan:
 
     @property
     def skips(self) -> bool:
-        """Whether this batch job writes nothing, because its batch is already committed."""
+        """Whether this batch job writes nothing, because the commit log shows that its batch is
+        already committed. False in streams, whose tasks decide that (:meth:`is_done`).
+        """
         return (
             self.number is not None
             and self.numbering is not Numbering.ONCE
@@ -171,8 +178,8 @@ class TransactionPlan:
         version's number of rows and bytes. The sink could not find out whether the version was
         written with the same rows.
 
-        A micro-batch is never that old, because the log only accepts the last or the next
-        micro-batch.
+        A micro-batch is never that old, because the log refuses each micro-batch before the last
+        one.
         """
         if self.verify and self.numbering is Numbering.VERSIONS:
             raise_refusal(self.key, forgotten_refusal(number, self.state))
@@ -193,13 +200,16 @@ class TransactionPlan:
             )
 
     def is_done(self, identity: TaskIdentity) -> bool:
-        """Whether the task's batch is already committed, so that the task must write nothing.
+        """Whether the task's batch is already committed, so that the task must write nothing. A
+        task of a stream also checks the run and the micro-batch, which the driver does not know at
+        planning.
 
         Raises SupersededError if another run took over, and CommitError if the log expects another
-        query or micro-batch.
+        query or micro-batch. Raises IllegalStateError if Spark has not passed the run and the
+        micro-batch to the task.
         """
         if self.context is not None:
-            return self.skips  # the rest was checked when it was planned
+            return self.skips  # planning has called check_job
         number = identity.batch_id
         if number < 0 or not is_part(identity.run_id):
             raise IllegalStateError(
@@ -208,24 +218,25 @@ class TransactionPlan:
                 "spark.jobGroup.id of a micro-batch; this Spark sets another one",
             )
         check_run(self.key, identity.run_id, self.state)
-        # That a stream leaves none out is for the commit: the leader at which planning has read may
-        # be deposed, and not know the newest.
+        # MICRO_BATCHES allows a gap. The commit checks that a stream skips no batch: planning may
+        # have read an old state of the log, from a broker that leads the partition no more.
         check_number(self.key, Numbering.MICRO_BATCHES, identity.query_id, number, self.state)
         self.check_digest()
         return number <= self.state.last_done
 
 
 def check_run(key: str, run: str, state: CommitState) -> None:
-    """Raises an error if the run may not commit any more.
+    """Raises an error if the run ``run`` may not commit any more, according to the state of its key
+    in the commit log.
 
-    * CommitError: the run was aborted, no other run was aborted after it, and no run owns the key.
+    * CommitError: the run was aborted, and no other run has taken over the key since then.
     * SupersededError: the run was aborted, or another run has taken over the key. The state does
       not show which of the two happened, and the error says so.
     """
     if state.standing(run) is Standing.SUPERSEDED:
         if state.newest_run == run:
             owner = Owner(key, run, "", generation=0)
-            raise_refusal(key, owner.refusal(state))  # no other has: it was aborted
+            raise_refusal(key, owner.refusal(state))  # no run has taken over: run was aborted
         now = f"run {state.run_id} owns the key" if state.run_id else "no run owns the key"
         raise SupersededError(
             f"run {run} must stop before its batch is written: another run has taken over '{key}', "
@@ -242,8 +253,9 @@ def check_number(
 ) -> None:
     """Raises CommitError if the commit log does not expect the batch's number.
 
-    A micro-batch must be the last or the next batch of its query. If a txnVersion was skipped, it
-    can't be written after a later version.
+    A micro-batch must be the last done batch of its query, or a later batch. With
+    ``Numbering.STREAM``, only the next batch is accepted as a later batch. If a txnVersion was
+    skipped, it can't be written after a later version.
     """
     raise_refusal(key, number_refusal(numbering, query_id, number, state))
 
@@ -282,13 +294,14 @@ def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
 
 
 def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") -> TransactionPlan:
-    """Plans a batch for exactly-once. Completes the commits that an earlier driver decided, and
-    reads the state of the key in the commit log.
+    """Plans a batch for exactly-once. If an earlier driver has left a decided batch, first commits
+    or undoes that batch. Then reads the state of the key in the commit log.
 
     ``driver`` is the token of ``driver_identity``. Raises the errors of ``ExactlyOnceDriver.plan``:
     for missing rights, for a transaction.timeout.ms that brokers don't allow, for brokers that are
-    too old, and for a batch that an operator has to resolve. Raises CommitError for a batch job
-    whose number the commit log does not expect (:func:`check_number`).
+    too old, and for a batch that an operator has to resolve. Raises the errors of
+    :meth:`TransactionPlan.check_job` for a batch job. Raises ConfigError if a consumer uses the
+    group of the option offsetsGroup, and the option offsetsGroupInUse does not allow that.
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
@@ -348,8 +361,9 @@ def _numbering(context: WriteContext | None, config: SinkConfig, *, streaming: b
 
 
 def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str:
-    """The run id of a batch job. If the same driver wrote the previous txnVersion of this key, it
-    is the run id of that version. So the workers of the driver can reuse their transactional ids.
+    """The run id of a batch job. If the same driver wrote the previous txnVersion of this key, the
+    result is the run id of that version. So the workers of the driver can reuse their transactional
+    ids. Otherwise the result is a new run id, which contains ``job``, a random text.
     """
     if numbering is Numbering.ONCE or not driver:
         return job
@@ -358,8 +372,8 @@ def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str
 
 
 def _digest_of_done(config: SinkConfig, state: CommitState) -> str:
-    """The digest that the checkpoint has for a stream's last done batch, because Spark may run that
-    batch again. Empty if it is unknown.
+    """The digest of a stream's last done batch, according to the query's checkpoint. Spark may run
+    that batch again, and the tasks then compare the digests. Empty if the digest is unknown.
     """
     done = state.done_batch(state.last_done)
     if config.checkpoint_location is None or done is None or not done.digest:

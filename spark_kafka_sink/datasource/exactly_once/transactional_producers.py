@@ -1,9 +1,9 @@
 """Producers for exactly-once: the transactional id of a task, and the rules for its reuse.
 
-Owns: the token of this worker process, the process's ids and their last uses, and the warm
-producers with a prepared transaction. For writes without transactions, ``producer_cache`` has the
-same purpose. Never: a transaction's states (``producer/transaction/transaction_manager.py``), a
-row.
+This module chooses a transactional id for a task, and begins and prepares the task's transaction.
+It remembers the ids that this worker process has used, and keeps producers with a prepared
+transaction *warm*: open for a later task. For writes without transactions, ``producer_cache`` has
+the same purpose. ``producer/transaction/transaction_manager.py`` has the states of a transaction.
 
 **No two processes ever share an id.** A failed, a speculative and a lost attempt of one task have
 the same names in Spark, and each of them may resume later. If they shared an id, a delayed
@@ -84,10 +84,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How long a failed attempt may take to abort its transaction, in ms. A sweep ends what is left.
+#: How long a failed attempt may take to abort its transaction, in ms. If the transaction is still
+#: open after this time, the sweep of a later commit aborts the transaction.
 ABANDON_MS = 5_000
 
-#: Ids whose InitProducerId a task tries, at most.
+#: The largest number of ids for which a task tries InitProducerId.
 _MOST_IDS = 3
 _NEVER = 2**63
 #: Separates the driver's token and the worker's.
@@ -140,8 +141,8 @@ class TransactionalProducers:
     """The :class:`ProducerSource` of a task with exactly-once.
 
     A task acquires one transactional id for one transaction, when its first row arrives. ``warm``
-    is the cache of producers that this process keeps for later tasks. If no later task can use the
-    transactional id, ``warm`` is None.
+    is the cache of producers that this process keeps for later tasks. For a job that writes no
+    micro-batches, ``warm`` is None: the producer is closed at the end of the task.
     """
 
     def __init__(
@@ -162,11 +163,12 @@ class TransactionalProducers:
         self._id: TransactionalId | None = None
 
     def acquire(self) -> KafkaProducer:
-        """Returns a producer with an open transaction. Each request to a coordinator waits for at
-        most max.block.ms.
+        """Returns a producer that has begun a transaction. Each request to a coordinator waits for
+        at most max.block.ms.
 
-        Raises KafkaTimeoutError if InitProducerId times out for every id that may be tried, or if a
-        coordinator does not respond to DescribeTransactions.
+        Sends InitProducerId for up to three transactional ids, until one of them gets a response
+        without a retry. Raises KafkaTimeoutError if each of these requests timed out and was sent
+        again. Also raises KafkaTimeoutError if a coordinator does not respond at all.
         """
         doubts = 0
         while doubts < _MOST_IDS:
@@ -203,7 +205,8 @@ class TransactionalProducers:
         return warm
 
     def prepare(self, producer: KafkaProducer) -> PreparedTransaction:
-        """Prepares the transaction: flushes, and returns the identity that the driver commits.
+        """Prepares the transaction: waits until all rows are acknowledged, and returns the
+        transaction's identity, which the driver needs to commit it.
 
         Raises KafkaTimeoutError if a request AddPartitionsToTxn timed out and was sent again. The
         first request may still arrive after the commit, and would then begin another transaction.
@@ -224,7 +227,8 @@ class TransactionalProducers:
             self._warm.keep(self._config, producer)
 
     def discard(self, producer: KafkaProducer) -> None:
-        """Aborts the transaction, and never uses its id again.
+        """Aborts the transaction, for at most 5 s, and closes the producer. The transactional id is
+        never used again. Never raises.
 
         If a partition has no leader, Kafka 4.3.1 loses the marker of the abort, and the rows stay
         in an open transaction there. If the id were used again, the commit marker of its next
@@ -273,7 +277,7 @@ def producers_of_task(
     def next_id() -> tuple[TransactionalId, bool]:
         return worker.ids.acquire(plan, run, number, last_done)
 
-    # The ids of other jobs are never used again.
+    # Only a run of micro-batches uses an id often enough to keep its producer.
     warm = worker.warm if plan.numbering.is_of_micro_batches else None
     return TransactionalProducers(next_id, config, cluster, factory, worker.ids, warm)
 
@@ -293,7 +297,7 @@ class Worker:
     warm: ProducerCache
 
 
-#: The one in this process.
+#: The ids and warm producers of this process.
 process_worker = ProcessLocal(lambda: Worker(WorkerIds(), process_cache()))
 
 

@@ -1,6 +1,6 @@
 """The Python process that Spark started: its session, its identity, its limits, its errors.
 
-Owns, by file:
+The files of this folder write no rows and open no connections:
 
 ==================  ==================================================================
 active_session      makes a Spark session active for a call
@@ -15,6 +15,4 @@ process_logging     loggers in a process that Spark has not configured
 worker_heap         keeps imported modules out of a worker's garbage collections
 worker_memory       the error of a worker that reaches Spark's memory limit
 ==================  ==================================================================
-
-Never: a write, or a connection.
 """

@@ -1,9 +1,9 @@
 """Sends a request from the user's process to the driver, which answers in a data source's schema.
 
-Owns: :func:`answer_of_driver`, and the schema that carries the answer. If the answer may be an
-error, the driver uses :func:`schema_with_text` and the user's process uses :func:`text_or_error`.
-Never: the content of a request (``last_report.py``, ``jobs/backfill_ledger.py``,
-``jobs/by_leader.py``).
+The user's process calls :func:`answer_of_driver`. The driver puts its answer into a schema with
+:func:`schema_with_answer`. If the answer may be an error, the driver uses :func:`schema_with_text`
+and the user's process uses :func:`text_or_error`. Three functions send such requests:
+``last_report``, ``backfill`` and ``by_leader``.
 
 The user's process may be a Connect client on another machine. It then shares neither memory nor
 files with the driver, and may not reach the brokers. But it can request the schema of a data
@@ -35,8 +35,8 @@ _ANSWER, _TYPE, _MESSAGE, _HINT, _KIND = "answer", "type", "message", "hint", "k
 def answer_of_driver(
     spark: SparkSession, options: Mapping[str, str | float | bool]
 ) -> Mapping[str, str] | None:
-    """Sends a request to the driver. Returns the fields of the answer, or None if the driver's
-    package is too old for this request.
+    """Sends a request to the driver, as ``options`` of a read with the format ``kprod``. Returns
+    the fields of the answer, or None if the driver's package is too old for this request.
     """
     with active_session(spark):
         schema = spark.read.format(FORMAT).options(**options).load().schema

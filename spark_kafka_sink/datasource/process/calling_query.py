@@ -1,9 +1,8 @@
-"""Finds the streaming query whose foreachBatch function is running.
-
-Owns: :class:`CallingQuery`, found for the session of a micro-batch's DataFrame. Never: a write.
+"""Finds the streaming query that has called the user's foreachBatch function.
 
 Spark runs each query in a clone of the user's session. The DataFrames of a micro-batch have this
-clone as their session, in every thread. So the session identifies the query.
+clone as their session, in every thread. So the session of a DataFrame identifies the query
+(:func:`calling_query`).
 
 In the foreachBatch function, the user may also write a DataFrame of another session. In that case
 Spark's local properties identify the query: they name a query and a micro-batch. Spark sets these
@@ -51,8 +50,8 @@ _process: ProcessLocal[str] = ProcessLocal(lambda: uuid.uuid4().hex)
 
 
 def calling_query(session: SparkSession, number: int) -> CallingQuery:
-    """Finds the query that writes a DataFrame of ``session`` as micro-batch ``number``. Never
-    raises.
+    """Finds the streaming query that writes a DataFrame of ``session`` as micro-batch ``number``.
+    If the query can't be found, fields of the result are empty. Never raises.
     """
     try:
         name = session._jsparkSession.sessionUUID()  # noqa: SLF001 - Spark's own have no other name
@@ -65,8 +64,8 @@ def calling_query(session: SparkSession, number: int) -> CallingQuery:
 
 
 def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery:
-    """The active query that runs in this session. If no active query runs in this session, the
-    query in the local properties of this thread.
+    """The active query that runs in ``session``, whose UUID is ``name``. If no active query runs in
+    this session, the query that the local properties of this thread name.
     """
     here, of_thread = _local_id(session), CallingQuery("", "", name)
     is_written_here = here != "" and _local(session, "streaming.sql.batchId") == str(number)

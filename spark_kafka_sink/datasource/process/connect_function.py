@@ -1,6 +1,4 @@
-"""A hint for a foreachBatch function that does not start over Spark Connect.
-
-Owns: the note on Spark's error, in the client's process. Never: the function (``foreach_batch``).
+"""Adds a hint to Spark's error if a foreachBatch function does not start over Spark Connect.
 
 Over Connect the function runs in a Python process on the server, and this process creates its own
 Connect session. If pandas or grpc is missing on the server, the process ends at its first import.

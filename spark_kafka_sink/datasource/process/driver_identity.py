@@ -1,14 +1,12 @@
 """A token that identifies the Spark driver and the write, for the Python processes on the driver.
 
-Owns: :func:`driver_token`. Never: a transaction.
-
 Spark plans, commits and aborts a stream's micro-batch in separate Python processes, and gives them
 neither the run id nor the query id. If all tasks of a batch were killed, the abort gets no commit
 message, and so no list of the batch's open transactions. But these processes have two things in
 common: their ancestor process, which is the driver's JVM, and the options of the write. The token
-is a hash of both, and is a part of each transactional id
-(``exactly_once/transactional_producers.py``). An abort ends all open transactions whose ids contain
-the token.
+is a hash of both (:func:`driver_token`), and is a part of each transactional id of a stream
+(``exactly_once/transactional_producers.py``). Such an abort ends all open transactions whose ids
+contain the token.
 """
 
 from __future__ import annotations
@@ -24,15 +22,17 @@ from spark_kafka_sink.base.security.secret_references import REFERABLE
 
 #: Characters of a token. It distinguishes the few drivers of one prefix.
 _LENGTH: Final = 8
-#: worker < daemon < JVM, and some wrappers.
+#: The largest number of ancestor processes that are searched. Usually the JVM is the parent of
+#: Spark's Python daemon, and the daemon is the parent of a worker.
 _MOST_ANCESTORS: Final = 16
 _PROC: Final = Path("/proc")
 
 
 def driver_token(options: Mapping[str, str]) -> str:
-    """Returns 8 hexadecimal digits, which are a hash of two things: the JVM that is an ancestor of
-    this process, and the options of the write. The hash does not cover ``kafka.*`` options, options
-    of TLS, SASL and schema registries, ``configFile``, and ``txnVersion``.
+    """Returns a token for the Spark driver and the write: 8 hexadecimal digits. It is a hash of the
+    JVM that is an ancestor of this process, and of the options of the write. The hash does not
+    cover ``kafka.*`` options, options of TLS, SASL and schema registries, ``configFile``, and
+    ``txnVersion``.
 
     Returns an empty text if no ancestor process is a JVM. An abort then can't find open
     transactions that no task has reported. A job then also has a new run id for each

@@ -1,8 +1,7 @@
 """A digest of this package's files, to check that driver and executors have the same files.
 
-Owns: :func:`package_digest`. Never: the reaction to a difference (``planned_task.py``).
-
-The version is not enough: two builds between releases, and two checkouts, have the same version.
+A task compares its digest with the driver's digest (``plan/planned_task.py``). The version is not
+enough: two builds between releases, and two checkouts, have the same version.
 
 Each process of Spark needs the digest, but reading hundreds of files takes longer than a small
 task. So the build of a wheel adds the digest to the wheel (``tools/package_files.py``). A process
@@ -28,7 +27,8 @@ from typing import Final
 _LENGTH: Final = 12
 _SOURCES: Final = ".py"
 _PACKAGE: Final = "spark_kafka_sink"
-#: What the build of a wheel adds to the package: the digests of its files and of their sizes.
+#: The file that the build of a wheel adds to the package. It contains two digests: of the content
+#: of the package's files, and of their sizes.
 BUILT: Final = "datasource/process/built_files.json"
 
 
@@ -45,11 +45,12 @@ def package_digest() -> str:
 
 
 def digest_as_built(root: Path, record: Path) -> str | None:
-    """The digest that was added to the wheel. None if there is no wheel, or if files in the
-    directory ``root`` may have changed since installation.
+    """The digest of the package that the build has added to the wheel. ``record`` is the wheel's
+    RECORD file. Returns None if the package was not installed from a wheel, or if files in the
+    directory ``root`` may have changed since the installation.
 
-    A file may have changed if its ctime is later than the time of the wheel's RECORD. The ctime of
-    a file can't be set back.
+    A file may have changed if its ctime or mtime is later than that of RECORD, or if its size
+    differs from the wheel's. The ctime of a file can't be set back.
     """
     try:
         was = json.loads((root / BUILT).read_bytes())

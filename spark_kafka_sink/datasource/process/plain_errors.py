@@ -1,7 +1,5 @@
 """Raises the package's errors to Spark without a traceback before the message.
 
-Owns: :func:`without_traceback`, for the methods that Spark calls. Never: a message.
-
 Spark prints the traceback of a Python exception before the exception's message. For an error of
 this package, the message already has the cause, the place and the remedy. The traceback would push
 the message off the screen, and each task and each log would repeat the traceback. So these errors
@@ -43,8 +41,9 @@ _log = logging.getLogger(__name__)
 
 
 def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorator for a method that Spark calls. Errors of this package leave the method without a
-    traceback, and bugs (:func:`_is_bug`) with their traceback.
+    """Decorator for a method that Spark calls. Removes the traceback from errors of this package,
+    unless the error is a bug (:func:`_is_bug`). If memory is exhausted under a limit of Spark,
+    raises an error that names Spark's setting.
     """
 
     @functools.wraps(method)

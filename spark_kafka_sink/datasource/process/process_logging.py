@@ -1,7 +1,4 @@
-"""Makes the package's log lines visible in Spark's logs, in processes without configured logging.
-
-Owns: :func:`configure_logging`. Never: a log line.
-"""
+"""Makes the package's log lines visible in Spark's logs, if a process has no configured logging."""
 
 from __future__ import annotations
 

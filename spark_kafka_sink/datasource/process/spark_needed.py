@@ -1,6 +1,6 @@
-"""The error when PySpark is missing, or too old for this sink.
+"""Creates the error for a missing PySpark, or for a PySpark that is too old for this sink.
 
-Owns: the message. Never: an import of pyspark, which may not be installed.
+This module can be imported without pyspark.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from spark_kafka_sink.base.errors import safe_text
 
 
 def spark_needed(error: ImportError) -> ImportError:
-    """The error for a pyspark that can't be imported, or that lacks the API of sinks. Another
-    ImportError is returned unchanged.
+    """Converts the error of ``import pyspark`` to an error that names the required version. Returns
+    an ImportError with another cause unchanged.
     """
     if error.name == "pyspark":
         return ImportError(

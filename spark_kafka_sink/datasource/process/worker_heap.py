@@ -1,11 +1,9 @@
 """Keeps the imported modules of a Python worker out of the worker's garbage collections.
 
-Owns: the call of ``gc.freeze``, once per worker process. Never: another process, such as the user's
-own.
-
 Spark's daemon runs a full garbage collection in a worker after each task, plan and commit. The
 collection visits every object of every module. With pyspark, Arrow and this package, a collection
-takes 16 ms of CPU, more than a small task.
+takes 16 ms of CPU, more than a small task. So this module calls ``gc.freeze`` once per worker
+process. It does nothing in another process, such as the user's own.
 """
 
 from __future__ import annotations
@@ -26,5 +24,6 @@ def _freeze() -> bool:
     return True
 
 
-#: Freeze what this worker holds now, at the end of its first work; True in a worker of Spark's.
+#: Keeps the objects that this worker has now out of later garbage collections. Called at the end of
+#: the worker's first task, plan or commit. Returns whether this process is a worker of Spark.
 freeze_modules = ProcessLocal(_freeze)

@@ -1,7 +1,6 @@
-"""The error of a Python worker that has reached its limit of address space.
+"""Creates the error of a Python worker that has reached its limit of address space.
 
-Owns: the test whether an error is caused by memory, and the message that names Spark's setting.
-Never: the memory that a task needs (docs/tuning.md).
+The error names Spark's setting. docs/tuning.md explains how much memory a task needs.
 
 Spark makes ``spark.executor.pyspark.memory`` a limit of the worker's *address space* (RLIMIT_AS,
 ``pyspark/worker_util.py``), divided by the number of the executor's cores.
@@ -33,10 +32,12 @@ _OF_PLANNER = "PYSPARK_PLANNER_MEMORY_MB"
 
 
 def memory_error(error: BaseException) -> KafkaError | None:
-    """The error to raise in place of ``error`` if ``error`` means that memory is exhausted, and
-    Spark limits the address space of this process. Otherwise None.
+    """Returns the error to raise in place of ``error`` if ``error`` means that memory is exhausted,
+    and Spark limits the address space of this process. Otherwise returns None.
 
-    In a task, the result is a DeliveryError, so that Spark may run the task again.
+    In a task, the result is a DeliveryError, so that Spark may run the task again. In a process
+    that plans or commits, the result is a KafkaError, and an error that is already a KafkaError is
+    not replaced.
     """
     plans = _OF_PLANNER in os.environ
     if sys.platform == "win32" or (plans and isinstance(error, KafkaError)):
