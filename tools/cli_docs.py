@@ -69,24 +69,28 @@ give a properties file with `--config`. The file may contain the addresses too. 
 format as the file of the option `configFile`, so it can refer to secrets in other files or in
 environment variables ([security](security.md#a-file-for-all-of-it)).
 
-`kprod txn` needs DESCRIBE and WRITE on the transactional ids that begin with `prefix~` (`prefix` is
-the option `transactionalIdPrefix`). It also needs DESCRIBE and READ on the commit log's topic. A
-command that changes something also needs WRITE on that topic. If your job sets the option
-`commitLogTopic`, set it in the properties file too, or give its value with `--log-topic`. Otherwise
-the command reads the wrong topic.
+`kprod txn` needs DESCRIBE on the transactional ids that begin with `prefix~` (`prefix` is the
+option `transactionalIdPrefix`), and READ on the commit log's topic. A command that changes
+something also needs WRITE on these ids and on that topic. In Kafka, WRITE and READ include
+DESCRIBE. If your job sets the option `commitLogTopic`, set it in the properties file too, or give
+its value with `--log-topic`. Otherwise the command reads the wrong topic.
 
-If a broker does not respond within 3 s, a command continues without this broker. If no broker
-responds, the command fails.
+If no broker responds, a command fails. `txn list PREFIX`, `txn sweep` and `txn abort --run` send a
+request to every broker. If a broker does not respond within about 8 s, these three commands
+continue without the transactions of this broker, and their exit code is 1. `txn list` without a
+prefix and `txn blockers` fail in this case.
 
 ## Which commands change something
 
 `kprod txn list`, `kprod txn blockers` and `kprod txn describe` change nothing. A command with
 `--dry-run` changes nothing. Any other command of `kprod txn` shows the change and requests a
-confirmation. `--yes` skips the confirmation.
+confirmation. `--yes` skips the confirmation. `kprod backfill --forget` does the same.
+`kprod check --exactly-once` creates a test topic and deletes it. All other commands change nothing.
 
 Without `--force`, the commands `abort`, `sweep`, `resolve` and `reset` refuse two kinds of changes.
 The first kind contradicts a decision in the commit log: for example, an abort of a transaction that
-the decision commits. The second kind makes a query fail that may still be running.
+the decision commits. The second kind makes a query fail that may still be running. The section of
+each command shows what its `--force` allows.
 
 While a command works, a driver can try to commit the same batch. The command prevents a conflict:
 before the change, the command fences the driver. The driver then can't write a decision any more.
@@ -104,8 +108,9 @@ exit codes of all commands. The second table shows the values of some fields of 
 | Exit code | Meaning |
 |---|---|
 | 0 | the command succeeded |
-| 1 | the command failed, or refused the change. `txn list`: a broker did not respond |
-| 2 | an argument or an option is wrong |
+| 1 | the command failed, or refused the change. `check`: a step failed. `txn list`, `txn sweep` \
+and `txn abort --run`: a broker did not respond |
+| 2 | an argument or an option is wrong, or a file can't be read |
 | 3 | `txn blockers`: a transaction is open. `audit`: rows are missing or changed, or the topic \
 has more rows than the report |
 | 4 | `audit`: rows were removed with a reason ([verdicts](audit.md#the-verdicts)) |
@@ -121,7 +126,8 @@ has more rows than the report |
 | `outcome` | `lost` | the brokers have aborted the transaction |
 | `outcome` | `unknown` | the brokers have no record of the transaction any more |
 | `runIs` | `owner` | the run owns a key in the commit log |
-| `runIs` | `superseded` | a later run has taken over the key |
+| `runIs` | `superseded` | the run can't commit any more: a later run has taken over the key, or \
+`txn abort` or `txn sweep` has aborted the run |
 | `runIs` | `not in the log` | the run has not committed a batch yet, and started after the owner |
 | `silent` | a list of brokers | these brokers did not respond, so their transactions are unknown |
 
@@ -202,7 +208,7 @@ def _row(p: _Param) -> str:
         first, *others = p.opts
         names = ", ".join(f"`{one}`" for one in (f"{first} {p.metavar or ''}".rstrip(), *others))
     text = p.help or ""
-    if isinstance(p.default, str | float) and not isinstance(p.default, bool):
+    if isinstance(p.default, str | int | float) and not isinstance(p.default, bool):
         text += f" Default: `{p.default}`."
     return f"- {names}: {text}"
 

@@ -127,11 +127,12 @@ def audit(
 ) -> None:
     """Compare the last report with the topics: the rows and checksums of each partition.
 
-    Changes nothing. Needs READ on the topics. Also needs DESCRIBE_CONFIGS on the topics: the audit
-    reads cleanup.policy to find out whether compaction may have removed rows. Exit codes: 0 every
-    row is there (with --sample: no row of the sample is missing), 1 the audit failed, 2 the options
-    are wrong, 3 rows are missing or changed, or there are more rows than in the report, 4 rows were
-    removed by retention, by compaction or with their topic, 5 the audit can't decide.
+    Changes nothing. Needs READ on the topics. DESCRIBE_CONFIGS on the topics is optional: with this
+    right, the audit can find out whether compaction or another setting of the topic explains a
+    difference. Exit codes: 0 every row is there (with --sample: no row of the sample is missing), 1
+    the audit failed, 2 the options are wrong, 3 rows are missing or changed, or there are more rows
+    than in the report, 4 rows were removed by retention, by compaction or with their topic, 5 the
+    audit can't decide.
     """
     from spark_kafka_sink.cli import audit as work
     from spark_kafka_sink.cli.report import Source
@@ -199,10 +200,11 @@ def check(
         flag(
             "--exactly-once",
             help="Also try transactions and the commit log, in a test topic and with a test "
-            "transactional id. Both are removed afterwards, even after Ctrl-C. If the check is "
-            "killed, the topic remains, and the next check names it. Needs CREATE, DELETE, READ "
-            "and WRITE on topics that begin with {commitLogTopic}-check-. If you report an "
-            "issue, add --json and attach the output.",
+            "transactional id. The topic is deleted afterwards, even after Ctrl-C. Brokers remove "
+            "the id after transactional.id.expiration.ms. If the check is killed, the topic "
+            "remains, and the next check names it. Needs CREATE, DELETE, READ and WRITE on topics "
+            "that begin with {commitLogTopic}-check-. If you report an issue, add --json and "
+            "attach the output.",
         ),
     ] = False,
     from_executors: Annotated[
@@ -223,7 +225,8 @@ def check(
     Without --exactly-once, the command changes nothing. With --exactly-once, it creates a test
     topic, and deletes it at the end. If the file or -o sets deliveryGuarantee=exactly-once, the
     command also checks the rights and the topic that transactions need. Exit codes: 0 no step
-    failed, 1 a step failed, 2 the options are wrong.
+    failed, 1 a step failed, or exactly-once was not tried with --exactly-once, 2 the options are
+    wrong.
     """
     from spark_kafka_sink.cli import check as work
 
@@ -258,9 +261,10 @@ def convert(
     """Convert another client's properties file to a configFile, on standard output.
 
     Standard error has a list of the options that have another name in the result, and of the
-    options that can't be converted. Secrets are not copied: the result refers to the lines with
-    the secrets in FILE, so keep FILE. Exit codes: 0 everything is converted, 1 an option can't be
-    converted or two options contradict each other, 2 FILE can't be read.
+    options that can't be converted. The result does not have these options, and the exit code does
+    not count them. Secrets are not copied: the result refers to the lines with the secrets in FILE,
+    so keep FILE. Exit codes: 0 the result is a valid configFile, 1 the result is not valid, for
+    example because two options contradict each other, 2 FILE can't be read.
     """
     from spark_kafka_sink.cli import convert as work
 

@@ -75,7 +75,8 @@ Within = Annotated[
         metavar="SECONDS",
         min=0.1,
         max=86_400,
-        help="The time limit of the whole command.",
+        help="The time limit of the whole command. When it is over, the command fails with exit "
+        "code 1.",
     ),
 ]
 AsJson = Annotated[bool, flag("--json", help="Write one JSON object to standard output.")]

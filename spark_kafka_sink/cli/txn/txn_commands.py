@@ -54,7 +54,8 @@ _Key = Annotated[
     typer.Argument(
         metavar="KEY",
         help="A key of the commit log: a stream's transactionalIdPrefix, or "
-        "transactionalIdPrefix~txnAppId.",
+        "transactionalIdPrefix~NAME. NAME is the txnAppId, or the name that the job gives to "
+        "foreach_batch or transaction.",
     ),
 ]
 _OlderThan = Annotated[
@@ -192,8 +193,9 @@ def commit(
     the command commits the open transactions. If the brokers have aborted a transaction and no
     transaction is committed, the command aborts the open transactions, and the query writes the
     batch again when it starts. If the brokers have aborted a transaction and another transaction
-    is committed, the batch becomes PARTIAL. The exit code is 0 if all rows of the batch are
-    visible, or if there is no decision. The command may run while the query runs.
+    is committed, the batch becomes PARTIAL. If the brokers no longer know the outcome of a
+    transaction, the command fails. The exit code is 0 if all rows of the batch are visible, or if
+    there is no decision. The command may run while the query runs.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
