@@ -42,7 +42,7 @@ from spark_kafka_sink.config.option_table import (  # noqa: E402
     PRODUCER_OPTIONS,
     SINK_OPTIONS,
 )
-from spark_kafka_sink.datasource.monitoring import instruments  # noqa: E402
+from spark_kafka_sink.datasource.monitoring import instruments, measurements  # noqa: E402
 from spark_kafka_sink.producer.metrics import producer_metrics  # noqa: E402
 from spark_kafka_sink.records.partitioning import key_rules  # noqa: E402
 from tools.pictures import PICTURES, bars  # noqa: E402
@@ -478,7 +478,9 @@ def _exported_metrics() -> Iterator[str]:
         "no unit and no `_total` at the end: for example, `kprod_sent_bytes_total` is",
         "`kprod.sent`. Every",
         f"metric has the label `{instruments.QUERY}`. Its value is the streaming query's name, or",
-        "the query's id if it has no name. Outside of streams the value is `batch`.",
+        "the query's id if it has no name. Outside of streams the value is `batch`. Each label has",
+        f"at most {measurements.MAX_LABEL_VALUES} values: all further values are counted as"
+        f" `{instruments.OTHER}`.",
     )
     yield ""
     texts = {
@@ -495,7 +497,10 @@ def _exported_metrics() -> Iterator[str]:
         " The brackets name Spark's field:",
         instruments.Origin.LISTENER: "The listener itself measures these metrics:",
         instruments.Origin.RUNNING: "These metrics describe"
-        " [work that runs](monitoring.md#work-that-runs). They need the option `progressTopic`:",
+        " [work that runs](monitoring.md#work-that-runs), such as the micro-batch that a query is"
+        " writing. They need the option `progressTopic`. A metric has the value 0 while no Python"
+        " worker sends figures. The brackets name the field of `RunningWrite`, which"
+        " `RunningWrites.read()` returns:",
     }
     for origin, text in texts.items():
         yield from (text, "")

@@ -24,7 +24,8 @@ _MEANINGS = {
     WriteOutcome.NO_ROWS: "Exactly-once: the batch had no row, so there was nothing to commit.",
     WriteOutcome.PREPARED: "The write is one of several writes in a `transaction(...)` block. The"
     " end of the block commits or aborts all writes of the block together.",
-    WriteOutcome.FAILED: "The commit failed; the field `error` has the reason.",
+    WriteOutcome.FAILED: "The commit failed. With exactly-once, no row of the batch is visible. The"
+    " field `error` has the reason.",
     WriteOutcome.UNKNOWN: "Exactly-once: it is unknown whether the batch is committed. The next"
     " start of the query or job finds out, and ends the batch.",
     WriteOutcome.PARTIAL: "Exactly-once: brokers aborted a part of the batch after the decision to"
@@ -74,6 +75,7 @@ def page_lines() -> Iterator[str]:
         ("Each of `topicCounts`", write_report.TopicReport),
         ("Each of `brokers`", write_report.BrokerReport),
         ("Each of `partitions`", write_report.PartitionReport),
+        ("`audit`", write_report.AuditReport),
     ):
         yield from (f"### {title}", "")
         yield from _fields(cls)
@@ -111,8 +113,9 @@ rows and no secrets. A [notebook](notebooks/report.md) reads and plots the repor
 
 A report can go to several destinations at the same time:
 
-- the driver's log always gets one line for each batch: at INFO if the batch succeeded, otherwise as
-  a warning. The line has the main figures of the report, and the offsets of at most 20 partitions
+- the driver's log always gets one line for each batch. If the batch succeeded, the line begins with
+  `kprod wrote`, and has the main figures of the report and the offsets of at most 20 partitions. If
+  the batch failed, the line is a warning with the error
 - the option `reportPath` with the path of a file on the driver: each report is one line of the file
 - the option `reportPath` with the path of a directory on the driver: each report is a new file
 - the option `reportTopic`: each report is a record in partition 0 of this topic
@@ -145,6 +148,8 @@ of all batches, also of failed batches:
 
 - **The batch is committed**: its report is committed in the same step. The report is written before
   the commit, so it does not contain the duration of the commit.
+- **The write belongs to a `transaction` block**: its report is committed or aborted together with
+  the block. If the block is aborted, consumers do not see the reports of its finished writes.
 - **The batch failed, had no rows, or has the [outcome](#outcomes) `unknown`**: its report is
   written without a transaction.
 - **An earlier run has committed the batch** (the outcome `done before`): no report is written to
@@ -193,17 +198,18 @@ last response of each broker. The warning in the driver's log has the same facts
 `kprod report show PATH` shows them in a readable form.
 
 If an attempt of a task fails on an executor, the driver must get its error. So the attempt writes
-the error into a directory next to `reportPath`, and the driver reads it there. This works only if
-`reportPath` is on a file system that all machines have mounted. Otherwise the report does not have
-the error:
+the error into a directory next to `reportPath`, and the driver reads it there. If an executor runs
+on another machine, this works only if `reportPath` is on a file system that both machines have
+mounted. Otherwise the report does not have the error. In local mode (`local[4]`), this also works
+without `reportPath`, because driver and tasks share Spark's local directory:
 
 | how the batch ended | the report has |
 |---|---|
-| a task failed, and all machines have mounted the directory of `reportPath` | the error, the \
-failed attempts and the brokers' last responses |
-| a task failed, and the driver can't read the directory of the executor | the code \
-[KP0505](errors.md#kp0505) and the unfinished tasks. Look for the error in Spark's exception. In a \
-stream, the metric `kprod_query_failures_total` has the error's code too |
+| a task failed, and the driver can read the directory into which the attempt wrote its error | \
+the error, the failed attempts and the brokers' last responses |
+| a task failed, and the driver can't read the directory into which the attempt wrote its error | \
+the code [KP0505](errors.md#kp0505) and the unfinished tasks. Look for the error in Spark's \
+exception. In a stream, the metric `kprod_query_failures_total` has the error's code too |
 | an executor or a Python worker was killed, for example for its memory | the code KP0505 and the \
 unfinished tasks |
 | the query failed before a row reached the sink | the code KP0505 and the unfinished tasks |
@@ -213,12 +219,12 @@ Connect client | the code KP0505 and the unfinished tasks. `queryId` can be miss
 | Spark refused or stopped the write before the first task | there is no report, and nothing was \
 sent |
 | Ctrl-C in a session without Spark Connect, or the driver was killed | there is no report. With \
-exactly-once, open transactions stay open until the next start of the query or job, or until \
-`kafka.transaction.timeout.ms` is over |
+exactly-once, open transactions stay open until the next run of the query or job commits a batch, \
+or until `kafka.transaction.timeout.ms` is over |
 
 If an attempt failed and a later attempt succeeded, the batch succeeds, and the error is in
-`failedAttempts`. `lostAttempts` also counts attempts that left no error, for example on a killed
-executor.
+`failedAttempts`. The field `lostAttempts` also counts attempts that left no error, for example on a
+killed executor.
 
 After a crash, directories whose names begin with `.kprod-failed-` can remain next to `reportPath`.
 You need not delete these directories: a later write with the same `reportPath` deletes them when

@@ -263,7 +263,7 @@ _RUNNING_TASKS = (
     Instrument("kprod.task.workers", _G, "{process}", _RUNNING, "workers",
                "Python workers that sent figures in the last 30 s."),
     Instrument("kprod.task.finished", _G, "{task}", _RUNNING, "finishedTasks",
-               "Task attempts that ended in Python workers that sent figures in the last 30 s."),
+               "Task attempts that ended, in all Python workers that have sent figures."),
     Instrument("kprod.task.rows", _G, "{row}", _RUNNING, "rows",
                "Rows that brokers acknowledged, failed attempts included."),
     Instrument("kprod.task.sent", _G, "By", _RUNNING, "megabytes",

@@ -168,29 +168,31 @@ class AuditReport:
     rows: Annotated[
         tuple[int, ...],
         Described(
-            "Rows that brokers have acknowledged, for each of `partitions`, in their order.", "rows"
+            "The numbers of rows that brokers have acknowledged, in the order of `partitions`.",
+            "rows",
         ),
     ]
     checksums: Annotated[
         tuple[str, ...],
         Described(
-            "For each of `partitions`: the sum of the CRC-32C of the acknowledged record batches,"
-            " modulo 2^64, in hexadecimal digits."
+            "In the order of `partitions`: the sum of the CRC-32C of the acknowledged record"
+            " batches, modulo 2^64, in hexadecimal digits."
         ),
     ]
     rows_without_offset: Annotated[
         int,
         Described(
-            "Rows whose offset is not known: with acks=0, and when the response to their record"
-            " batch was lost. They may be before firstOffset or after lastOffset.",
+            "Rows whose offset is not known: with acks=0, or because the response to their record"
+            " batch was lost. Their offsets may be below firstOffset or above lastOffset.",
             "rows",
         ),
     ]
     producers: Annotated[
         tuple[str, ...],
         Described(
-            "Producer id and epoch of the acknowledged record batches, as `4001/7`; `-1/-1` without"
-            " idempotence. With exactly-once no other record batch has them."
+            "The producer ids and epochs of the acknowledged record batches, such as `4001/7`. A"
+            " producer without idempotence has `-1/-1`. With exactly-once, no record batch of"
+            " another write has the same producer id and epoch."
         ),
     ]
 
@@ -318,7 +320,10 @@ class WriteReport:
         int | None, Described("The option txnVersion, or the batch id of foreach_batch.")
     ]
     cluster_id: Annotated[str | None, Described("Kafka's cluster id; null when nothing was sent.")]
-    topics: Annotated[tuple[str, ...], Described("The topics that got rows, at most 100 of them.")]
+    topics: Annotated[
+        tuple[str, ...],
+        Described("The option topic, and all topics that got rows: at most 100 topics."),
+    ]
 
     topic_counts: Annotated[
         tuple[TopicReport, ...],
