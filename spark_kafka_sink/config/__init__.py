@@ -1,8 +1,8 @@
 """Defines every option, with its name, type, rule and default. Reads the options of a user.
 
-Owns: the parsing of an option map into the two values ``producer_config.ProducerConfig`` and
-``sink_config.SinkConfig``. Never: a clock, a connection; a file, except for ``configFile`` and
-files that a reference names.
+This package parses a map of options into ``producer_config.ProducerConfig`` and
+``sink_config.SinkConfig``. It opens no connection and reads no clock. It reads the file of the
+option ``configFile``. It does not look up references to secrets.
 
 ``option`` has the class of an option, ``option_table`` defines all options, and ``named_columns``
 reads the options that name columns. ``names`` checks the names that a user has set.

@@ -1,9 +1,10 @@
 """Describes change feeds. One column of a change feed shows whether a row is an insert, an update,
 a preimage or a delete. A preimage is a row with the values from before an update.
 
-Owns: :class:`Changelog`, the feeds that have a name, and the reading of the option ``changelog``.
-Never: the columns of a DataFrame (``datasource/write/change_columns.py``), values of rows
-(``records/changes/``), Spark's expressions (``datasource/jobs/upserts.py``).
+This module has the class :class:`Changelog` and the feeds that have a name, and reads the option
+``changelog``. Three other modules use the description. ``datasource/write/change_columns.py`` finds
+the columns in a DataFrame. ``records/changes/`` reads the values of rows.
+``datasource/jobs/upserts.py`` creates Spark's expressions.
 
 The names come from Delta Lake's change data feed, from Debezium's envelope (its module
 ``debezium-core``, class ``Envelope``), and from Flink's ``RowKind``, which Paimon's audit log has

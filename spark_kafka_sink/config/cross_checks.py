@@ -1,8 +1,9 @@
 """Checks that producer options fit together, with the same checks and messages as Java's producer.
 
-Owns: reading the value of each option, and the checks of combinations. Never: the options of TLS
-and SASL (``logins/security_checks``), the checks of names (``given_options``), the resulting
-configuration (``parsing``), a log line, a clock, an environment variable.
+This module reads the value of each producer option, and checks the combinations. It uses no clock
+and no environment variable, and logs nothing. ``logins/security_checks`` checks the options of TLS
+and SASL. ``names/given_options`` checks the names. ``parsing`` creates the configuration from the
+result.
 """
 
 from __future__ import annotations
@@ -126,9 +127,9 @@ def check_producer_options(
 class _Checks:
     """The checks of one set of producer options.
 
-    ``values`` has the effective values. :meth:`_read_values` sets them first. Each check after it
-    corrects only the options that this check reads. So the order of these checks only decides which
-    error comes first.
+    :meth:`_read_values` runs first, and sets the effective value of every option. Each later check
+    corrects only the options that this check reads. So the order of the later checks only decides
+    which error comes first.
     """
 
     def __init__(self, options: GivenProducerOptions, *, exactly_once: bool) -> None:

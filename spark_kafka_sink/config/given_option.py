@@ -1,7 +1,7 @@
 """An option that the user has set, with its spelling for messages.
 
-Owns: :class:`Given`, one option, and :class:`GivenProducerOptions`, a producer's options. Never:
-the choice of the options that are accepted (``names``), the parsing of a value (``option``).
+:class:`Given` is one option, and :class:`GivenProducerOptions` are the options of a producer.
+``names`` decides which options are accepted, and ``option`` parses the values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from spark_kafka_sink.base.security.password import Password
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The value of an option that the user has set, with its name and its place for messages.
+    """The value of an option that the user has set. The object also knows, for messages, how the
+    user wrote the name, and whether the option comes from a file.
 
     ``name`` is the name as the user wrote it. For an option of the sink, ``name`` is the documented
     name. ``where`` is a text with the file's name, and is empty if the option is not from a file.

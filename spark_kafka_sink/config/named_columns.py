@@ -1,8 +1,8 @@
 """The options that name columns for a record's key, value and headers.
 
-Owns: the syntax of a list of columns, as in SQL (``id, name, `a,b```), :class:`NamedColumns`, and
-the rules for null keys and values. Never: a check that a column exists, a check of a column's type
-(``datasource/write/named_columns.py``).
+This module parses a list of columns, as in SQL (``id, name, `a,b```). It has the class
+:class:`NamedColumns`, and the rules for null keys and values. ``datasource/write/named_columns.py``
+checks that the columns exist and have the right types.
 """
 
 from __future__ import annotations

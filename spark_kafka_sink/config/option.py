@@ -1,8 +1,8 @@
 """The definition of an option (type, rule, status), and the parsing of its value.
 
-Owns: :class:`Option`, the types and validators of Kafka's ``ConfigDef`` with Java's messages, and
-the reading of one value; :class:`Check`, a rule for several options together. Never: the table of
-options (``option_table``), the rules between producer options (``cross_checks``).
+This module has the class :class:`Option`, and the types and validators of Kafka's ``ConfigDef``. It
+also has the class :class:`Check`, which is a rule for several options together. The options
+themselves are in ``option_table``. The rules between producer options are in ``cross_checks``.
 
 Messages are the same as Java's, because users search for them. They contain the value, shortened
 and escaped, but never the value of a secret.

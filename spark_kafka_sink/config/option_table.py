@@ -1,9 +1,10 @@
 """The definitions of all options: the producer's options under Java's names, and the sink's options
 in camelCase.
 
-Owns: the two tables :data:`PRODUCER_OPTIONS` and :data:`SINK_OPTIONS`, and the names of
-partitioners. Never: rules for several options together (``cross_checks``), names of other software
-(``foreign_options.toml``), or the descriptions of options (``cli/options.toml``).
+This module has the two tables :data:`PRODUCER_OPTIONS` and :data:`SINK_OPTIONS`, and the names of
+partitioners. Rules for several options together are in ``cross_checks`` and ``sink_checks``. Names
+of other software are in ``foreign_options.toml``. The descriptions of the options are in
+``cli/options.toml``.
 
 Names, types, bounds and defaults come from ``ProducerConfig`` of Kafka 4.3. ``cli/options.toml``
 lists the defaults that differ, with the reasons. One bound is stricter than Java's: Java accepts a

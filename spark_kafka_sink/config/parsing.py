@@ -1,11 +1,11 @@
 """Creates the configuration of a write, or of a producer without Spark, from the options that a
 user has set.
 
-Owns: the order of the steps (read the values, apply the defaults that depend on other options,
-check the combinations, build the configuration), and the effective delivery guarantee. Never: the
-names of options (``names``), the rule or the default of one option (``option_table``), the checks
-themselves (``sink_checks``, ``cross_checks``, ``schema_options``), a log line, a clock, an
-environment variable.
+This module runs the steps in order: it reads the values, applies the defaults that depend on other
+options, checks the combinations, and builds the configuration. It computes the effective delivery
+guarantee. It uses no clock and no environment variable, and logs nothing. ``names`` checks the
+names of options. ``option_table`` has the rule and the default of each option. ``sink_checks``,
+``cross_checks`` and ``schema_options`` have the checks.
 
 Only the driver and a user's ``KafkaProducer`` import this module. Tasks unpickle its results.
 """

@@ -1,11 +1,10 @@
 """The configuration of one producer: the effective values of all producer options, after all
 checks.
 
-Owns: the value :class:`ProducerConfig`. Never: its creation from options (``parsing``), a log line,
-a clock, an environment variable. The code that calls the parser logs the ``warnings`` of this value
-once (``errors.warn_once``).
+``parsing`` creates a :class:`ProducerConfig` from options. The code that calls the parser logs the
+``warnings`` of this object once (``errors.warn_once``).
 
-A task unpickles this value from the driver. So the task need not import the modules that parse.
+A task unpickles the object from the driver. So the task need not import the modules that parse.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class ProducerConfig:
     * ``connections_max_idle_ms`` is 2**63-1 if idle connections are never closed.
 
     Two configurations are equal, and have the same hash, if all fields except ``warnings`` are
-    equal. So the cache of warm producers finds a producer by its configuration. ``security`` has
-    the ``sasl.`` and ``ssl.`` options that the user has set, sorted by name. A secret in
-    ``security`` has the type Password.
+    equal. So a Python worker of Spark finds the producer of an earlier task by its configuration.
+    ``security`` has the ``sasl.`` and ``ssl.`` options that the user has set, sorted by name. A
+    secret in ``security`` has the type Password.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -45,7 +44,8 @@ class ProducerConfig:
     linger_ms: int
     buffer_memory: int
     max_block_ms: int
-    #: The wait for room in buffer.memory: max.block.ms if it was set, else delivery.timeout.ms.
+    #: The longest wait for room in buffer.memory: max.block.ms if the user has set this option,
+    #: otherwise delivery.timeout.ms.
     buffer_wait_ms: int
     max_request_size: int
     max_in_flight_requests_per_connection: int
@@ -66,15 +66,16 @@ class ProducerConfig:
     send_buffer_bytes: int
     receive_buffer_bytes: int
     client_dns_lookup: str
-    #: Empty when none was given; the producer then makes one up, as Java's does.
+    #: Empty if the user has not set client.id. The producer then creates a client id, as Java's
+    #: producer does.
     client_id: str
     client_rack: str
     compression_type: str
     compression_gzip_level: int
     compression_lz4_level: int
     compression_zstd_level: int
-    #: None: the built-in partitioner; else a name of ``records.partitioning.partitioners``, or
-    #: an import path.
+    #: A name of ``records.partitioning.partitioners``, or an import path. None means the built-in
+    #: partitioner.
     partitioner_class: str | None
     partitioner_ignore_keys: bool
     partitioner_adaptive_partitioning_enable: bool
@@ -82,16 +83,18 @@ class ProducerConfig:
     partitioner_rack_aware: bool
     transactional_id: str | None
     transaction_timeout_ms: int
-    #: Not an option of the producer: the sink's maxLeadersPerTask. None: no limit.
+    #: The sink's option maxLeadersPerTask, which is not an option of Kafka's producer. None means
+    #: no limit.
     max_leaders_per_task: int | None = field(default=None, kw_only=True)
     metrics_sample_window_ms: int
     metrics_num_samples: int
     #: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL, in upper case.
     security_protocol: str
-    #: Names or import paths, for ``send`` only; None: bytes and text.
+    #: Names or import paths of serializers. Only ``send`` uses them. Without a serializer (None),
+    #: keys and values must be bytes or text.
     key_serializer: str | None = None
     value_serializer: str | None = None
-    #: Import paths.
+    #: Import paths of interceptors.
     interceptor_classes: tuple[str, ...] = ()
     security: tuple[tuple[str, OptionValue], ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False, repr=False)

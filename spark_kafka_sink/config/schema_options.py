@@ -1,8 +1,9 @@
 """The options of the formats with a schema (Avro, Protobuf, JSON Schema), and of the schema
 registry.
 
-Owns: :class:`SchemaOptions`, and the valid combinations of these options. Never: the definitions of
-the options (``option_table``), a request (``network/schema_registry.py``), a schema.
+This module has the class :class:`SchemaOptions`, and checks the combinations of these options. The
+definitions of the options are in ``option_table``. ``network/schema_registry.py`` sends the
+requests. This module reads no schema.
 
 The option names are Confluent's, because users know these names and have them in their files.
 """
@@ -51,6 +52,12 @@ from spark_kafka_sink.config.option_table import (
 class PayloadOptions:
     """The schema options for the record's value or for its key. ``part`` is ``"value"`` or
     ``"key"``.
+
+    ``schema`` is the text of a schema, or the path of a file. ``name`` is the name of the record
+    type in a schema that the sink derives from the columns. ``use_id`` is the id of a registered
+    schema. ``schema``, ``name`` and ``use_id`` are None if their options are not set. If
+    ``in_header`` is true, the schema's id is in a header of the record, and not in front of the key
+    or value.
     """
 
     part: str

@@ -1,9 +1,9 @@
 """The combinations of sink options that are an error or a warning.
 
-Owns: :data:`CHECKS`, with a row for each combination, in the order in which they are checked;
-:data:`GUARANTEES` and :data:`KEYLESS`, the rows that also need producer options. Never: the rule of
-one option (``option_table``), combinations of producer options (``cross_checks``). Only the driver
-imports this module, because only the driver parses the options of a write.
+:data:`CHECKS` has a row for each combination, in the order in which they are checked.
+:data:`GUARANTEES` and :data:`KEYLESS` have the rows that also need producer options. The rule of
+one option is in ``option_table``, and combinations of producer options are in ``cross_checks``.
+Only the driver imports this module, because only the driver parses the options of a write.
 """
 
 from __future__ import annotations

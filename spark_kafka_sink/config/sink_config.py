@@ -1,11 +1,8 @@
 """The configuration of one ``format("kprod")`` write: the options of its producers, and the options
 of the sink itself.
 
-Owns: the value :class:`SinkConfig`. Never: its creation from a user's options (``parsing``), a log
-line, a clock, an environment variable.
-
-The driver parses the options once. The tasks get the result, and need not import the modules that
-parse.
+``parsing`` creates a :class:`SinkConfig` from a user's options. The driver parses the options once.
+The tasks get the result, and need not import the modules that parse.
 """
 
 from __future__ import annotations
@@ -35,8 +32,9 @@ class DeliveryGuarantee(StrEnum):
 
 
 class Preflight(StrEnum):
-    """The driver checks before the first task whether the topic exists. This is the driver's
-    reaction if the topic is not found.
+    """The values of the option ``preflight``. Before the first task, the driver checks whether the
+    topic exists and whether the brokers respond. If the check fails, ``required`` fails the write,
+    and ``warn`` logs a warning. With ``off``, the driver does not check.
     """
 
     REQUIRED = "required"
@@ -47,7 +45,10 @@ class Preflight(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterOptions:
     """The options of dead letters. An object of this class exists only if errors.tolerance is all.
-    ``replicas`` is None if the brokers' default is used.
+
+    A dead letter is a record in a separate topic, in place of a row that can't be sent.
+    ``replicas`` is None if the brokers' default is used. If ``max_records`` or ``max_fraction`` is
+    None, there is no such limit. ``max_fraction`` is a share of the incoming rows, from 0 to 1.
     """
 
     topic: str

@@ -1,6 +1,7 @@
 """Patterns for timestamps, such as ``yyyy-MM-dd``, with the letters of Java's DateTimeFormatter.
 
-Owns: :func:`pattern_parts`. Never: formatting a timestamp (``records/json/json_times.py``).
+:func:`pattern_parts` parses a pattern. ``records/json/json_times.py`` formats timestamps with the
+result.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a pattern. ``Part("y", 4)`` is ``yyyy``. If ``count`` is 0, ``text`` is literal
-    text.
+    """A part of a pattern: a repeated letter or literal text. ``Part("y", 4)`` is ``yyyy``. If
+    ``count`` is 0, ``text`` is literal text.
     """
 
     text: str

@@ -1,8 +1,7 @@
 """The ``ssl.`` and ``sasl.`` options of a client, read and checked together.
 
-Owns: ``security_checks`` (the checks of a user's options), ``security_rules`` (when these options
-have an effect, and the options of login modules), ``sasl_settings`` (the mechanism and its
-settings) and ``oauth_settings`` (the source of a token).
-Never: a row of the table (``option_table``), a connection, the lookup of a secret
-(``base/security``).
+``security_checks`` checks a user's options. ``security_rules`` knows when these options have an
+effect, and has the options of login modules. ``sasl_settings`` reads the mechanism and its
+settings. ``oauth_settings`` reads the source of a token. The definitions of the options are in
+``option_table``. ``base/security`` looks up secrets.
 """

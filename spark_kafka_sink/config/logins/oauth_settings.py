@@ -1,8 +1,8 @@
 """The settings of OAUTHBEARER and AWS_MSK_IAM: where a token or AWS credentials come from.
 
-Owns: the sources of tokens as values (:data:`TokenSource`), the options that name each source, and
-the check that there is exactly one source. Never: fetching a token
-(``network/auth/token_sources.py``).
+This module has a class for each source of tokens (:data:`TokenSource`). It reads the options that
+name each source, and checks that there is exactly one source. ``network/auth/token_sources.py``
+fetches the token.
 """
 
 from __future__ import annotations
@@ -134,8 +134,9 @@ class ClientCredentials:
 class TokenProvider:
     """Source of a token: a user's Python class or function, with the import path ``path``.
 
-    The option ``option`` has this import path. ``options`` are the options of the login module in
-    ``sasl.jaas.config``. A class gets these options.
+    ``option`` is the name of the option that has this import path. ``options`` are the options of
+    the login module in ``sasl.jaas.config``. They are passed to the method ``configure`` of the
+    class, if the class has this method.
     """
 
     words: ClassVar = "your own class"
@@ -150,7 +151,8 @@ class AwsLogin:
     credential chain is the source.
 
     ``provider`` is the import path of a user's function. The function returns a botocore session, a
-    boto3 session or credentials.
+    boto3 session or credentials. ``sts_region`` is the region of the AWS service that assumes the
+    role.
     """
 
     words: ClassVar = "AWS's credentials"
@@ -182,7 +184,9 @@ class RefreshRule:
 
 @dataclass(frozen=True, slots=True)
 class OAuthSettings:
-    """The settings of OAUTHBEARER. Times are in milliseconds."""
+    """The settings of OAUTHBEARER. Backoffs are in milliseconds. ``extensions`` are pairs of name
+    and value, which the client sends together with the token (KIP-342).
+    """
 
     source: TokenSource
     extensions: tuple[tuple[str, str], ...] = field(repr=False)

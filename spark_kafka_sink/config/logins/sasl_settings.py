@@ -1,8 +1,9 @@
 """Reads the ``sasl.`` options together: the mechanism, and its settings.
 
-Owns: the choice of the mechanism, the login modules of ``sasl.jaas.config`` for each mechanism, the
-short form ``sasl.username`` and ``sasl.password``, and the errors for contradictions between these
-options. Never: a connection, a token, a file; the source of a token (``oauth_settings.py``).
+This module chooses the mechanism. It reads the login module in ``sasl.jaas.config``, or the short
+form ``sasl.username`` and ``sasl.password``. It raises an error if these options contradict each
+other. ``oauth_settings.py`` finds the source of a token. This module opens no connection and reads
+no token and no file.
 
 The driver reads the settings only to find mistakes before a task starts. Each producer reads the
 settings again, on its own machine, because the secrets are on that machine.

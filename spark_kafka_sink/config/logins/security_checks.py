@@ -1,9 +1,9 @@
 """Checks that a user's ``ssl.`` and ``sasl.`` options fit together, and that each of these options
 has an effect.
 
-Owns: :func:`check_security`, which makes these checks in order, and also checks
-``security.protocol``. Never: the rules themselves (``security_rules``), the settings of a login
-(``sasl_settings``), any other producer option (``cross_checks``), a change of a value.
+:func:`check_security` makes these checks in order, and also checks ``security.protocol``. It
+changes no value. The rules themselves are in ``security_rules``, and the settings of a login are in
+``sasl_settings``. ``cross_checks`` checks all other producer options.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Rules for the ``ssl.`` and ``sasl.`` options: when an option has an effect, and which options
 can't be combined.
 
-Owns: the options of each login module (``login_modules.toml``) and the checks of these options; the
-options that have an effect with a ``security.protocol`` or a mechanism; the checks that a user does
-not give two key stores or two trust stores, such as one by its path and one as text. Never: a row
-of the option table, a certificate, a connection.
+This module knows which options have an effect with a ``security.protocol`` or a mechanism. It reads
+the options of each login module (``login_modules.toml``), and checks them. It also has the checks
+that a user does not give two key stores or two trust stores, such as one by its path and one as
+text. This module reads no certificate and opens no connection.
 """
 
 from __future__ import annotations

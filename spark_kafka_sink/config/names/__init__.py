@@ -1,6 +1,6 @@
 """The names of the options that the user has set, from every source.
 
-Owns: ``given_options`` (the entry point), ``given`` (the result), ``config_file`` (the lines of a
-file), ``unknown_options`` (the error for a wrong name), ``foreign_options`` (option names of other
-software). Never: a value of an option (``cross_checks``).
+``given_options`` is the entry point, and ``given`` has the result. ``config_file`` reads the lines
+of a file. ``unknown_options`` creates the error for a wrong name. ``foreign_options`` has the
+option names of other software. ``cross_checks`` reads the values of the options.
 """

@@ -1,9 +1,9 @@
 """Reads the option ``configFile``. It names a properties file of a Kafka client. The lines of this
 file are added to the user's options.
 
-Owns: the choice of the lines that are used, and the replacement of a secret in the file by a
-reference to its line. Never: an option of the write (``given_options``), or a value
-(``cross_checks``).
+This module decides which lines are used. It replaces each secret in the file by a reference to the
+line of the secret. ``given_options`` reads the options of the write. ``cross_checks`` reads the
+values.
 
 An option of the write overrides a line of the file. Other clients can use the same file. So a line
 for a consumer, an admin client, Connect or a schema registry is ignored, and a warning names this

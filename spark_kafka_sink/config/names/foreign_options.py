@@ -1,7 +1,7 @@
 """The option names of other software: a consumer, Connect, a schema registry, librdkafka.
 
-Owns: reading ``foreign_options.toml``, and finding the software that a name belongs to. Never: an
-option of this package, or an error.
+This module reads ``foreign_options.toml``, and finds the software that a name belongs to.
+``unknown_options`` creates the error for such a name.
 """
 
 from __future__ import annotations

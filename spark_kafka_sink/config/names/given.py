@@ -1,9 +1,8 @@
 """The options that the user has set, by name. Each option also has the place in which the user has
-set it.
+set it: the write, or a file.
 
-Owns: :class:`GivenOptions`, the spelling of names in messages, the check for names that are given
-twice, and the choice of the producer options that are accepted. Never: a file (``config_file``), or
-a value (``cross_checks``).
+:class:`GivenOptions` has all options. This module finds names that are set twice, and decides which
+producer options are accepted. ``config_file`` reads a file. ``cross_checks`` reads the values.
 """
 
 from __future__ import annotations

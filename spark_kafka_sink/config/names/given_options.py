@@ -1,8 +1,8 @@
 """Reads the options that the user has set, from every source, and checks their names.
 
-Owns: the only function that reads the options of a write, of ``KafkaProducer`` or of ``kprod``, and
-the ``configFile`` that these options name. Never: a value (``cross_checks``), a line of a file
-(``config_file``), the error for a wrong name (``unknown_options``).
+Every caller uses :func:`given_options`: a write, ``KafkaProducer`` and the command ``kprod``. The
+function also reads the ``configFile`` that the options name (``config_file``). ``cross_checks``
+reads the values. ``unknown_options`` creates the error for a wrong name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The error for a wrong option name, with a suggestion.
 
-Owns: the reason why a name is wrong (it belongs to other software, is refused, has the wrong prefix
-or is misspelt), and the decision whether the name looks like the name of a secret. Never: a value
-of an option, a file.
+This module finds the reason why a name is wrong: the name belongs to other software, is refused,
+has the wrong prefix, or is misspelt. It also decides whether the name looks like the name of a
+secret. It reads no value of an option, and no file.
 """
 
 from __future__ import annotations
