@@ -1,7 +1,7 @@
 """The command line ``kprod``: checks a cluster, explains errors and options, repairs transactions.
 
-Owns: the commands. Never: the commit of a batch (``transactions/``). No other part of the package
-imports ``cli``.
+This package has the commands. The commit of a batch is in ``transactions/``. No other part of the
+package imports ``cli``.
 
 All commands except ``explain`` need the extra ``cli``. ``explain`` works without the extra, because
 every error message refers to this command. Typer and Rich are imported when a command runs.

@@ -1,8 +1,8 @@
 """The tree of commands under ``kprod``.
 
-Owns: the application, its version, and names, arguments and help of the commands outside ``txn``.
-Never: the work of a command. The code for the work is imported when a command runs, so that help,
-version and completion are fast.
+This module has the application, its version, and names, arguments and help of the commands outside
+``txn``. The work of a command is in another module, which is imported when the command runs. So
+help, version and completion are fast.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The options that several commands share, and the decorators that add the options to a command.
 
-Owns: names, help and values of the shared options. Never: the effect of an option. Only the effect
-of ``--within``, which ends the command after a time, is here.
+This module has names, help and values of the shared options. The commands decide what an option
+does. Exception: this module implements ``--within``, which ends the command after a time.
 
 This module imports nothing of the package, so that help and completion are fast.
 """
@@ -88,8 +88,9 @@ Yes = Annotated[bool, flag("--yes", "-y", help="Make the change without a confir
 @dataclass(frozen=True, slots=True)
 class Where:
     """The Kafka cluster of a command, from the options on the command line. ``timeout_s`` is the
-    time limit of each step. ``log_topic`` is the topic of the commit log. If the command line does
-    not name this topic, ``log_topic`` comes from the config file, or is the default topic.
+    time limit of each step, in seconds. ``log_topic`` is the value of ``--log-topic``, the topic of
+    the commit log. If ``log_topic`` is None, the config file names this topic, or the default topic
+    is used.
     """
 
     bootstrap_servers: str | None
@@ -145,8 +146,9 @@ _ASKED: Final[Mapping[str, tuple[object, object]]] = {
 
 
 def to_cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorator for a command that uses a cluster. Typer shows the options of the cluster and
-    ``--within`` in place of the command's first parameter, which gets a :class:`Where`.
+    """Decorator for a command that uses a cluster. The command's first parameter is a
+    :class:`Where`. On the command line, Typer shows the options of the cluster and ``--within`` in
+    its place.
     """
     return _with_where(command, _CLUSTER)
 
@@ -175,9 +177,10 @@ def _with_where(
 
 
 def changing(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorator for a command that changes something. Typer shows the options of
+    """Decorator for a command that changes something. The command's first two parameters are a
+    :class:`Where` and an :class:`Asked`. On the command line, Typer shows the options of
     :func:`to_commit_log` in place of the first parameter, and ``--json``, ``--dry-run`` and
-    ``--yes`` in place of the second. The command gets a :class:`Where` and an :class:`Asked`.
+    ``--yes`` in place of the second.
     """
 
     @wraps(command)

@@ -1,6 +1,7 @@
 """``kprod audit``: checks whether the rows of a report are in Kafka.
 
-Owns: the command, its table and its exit codes. Never: the audit (``datasource/report/audit.py``).
+This module has the command, its table and its exit codes. ``datasource/report/audit.py`` does the
+audit.
 """
 
 from __future__ import annotations
@@ -36,8 +37,12 @@ _MOST_ROWS: Final = 100
 def audit(
     where: Where, source: Source, batch: int | None, seed: int | None, *, as_json: bool
 ) -> None:
-    """Audits the last report of ``source``, or the last report of the batch number ``batch``. With
-    a ``seed``, reads only a sample of the rows.
+    """Audits the last report of ``source``, or the last report with the batch id or txnVersion
+    ``batch``. Prints the result, and ends with an exit code other than 0 if a row is missing or
+    changed.
+
+    If ``seed`` is None, the audit reads all rows. Otherwise it reads only a sample of the rows. The
+    number ``seed`` determines the sample.
     """
     with one_line_errors():
         claims = claims_of(last_of(source, batch, as_json=as_json))

@@ -1,7 +1,7 @@
 """``kprod backfill``: shows the progress of a backfill, or deletes its progress and its plan.
 
-Owns: the command and its output. Never: the records of progress and plan in the commit log
-(``datasource/jobs/backfill_ledger.py``).
+This module has the command and its output. ``datasource/jobs/backfill_ledger.py`` has the records
+of progress and plan in the commit log.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def show(where: Where, prefix: str, name: str, *, as_json: bool) -> None:
 
 def forget(where: Where, asked: Asked, prefix: str, name: str) -> None:
     """Deletes plan and progress of a backfill after a confirmation, even if this version can't read
-    them.
+    them. The rows that are already written stay in the topic. The next ``backfill()`` with this
+    name writes them again, so they are duplicated.
     """
     confirmation = Confirmation(asked)
     check = lambda: _check(prefix, name)  # noqa: E731 - as the others

@@ -1,7 +1,7 @@
 """``kprod check``: checks every condition of a write, step by step.
 
-Owns: the command and its table. Never: the work of a step
-(``datasource/checks/cluster_checks.py``).
+This module has the command and its table. ``datasource/checks/cluster_checks.py`` does the work of
+the steps.
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ def check(
 ) -> None:
     """Runs the steps of a check with the options ``given``, on this machine and on the executors of
     the Spark cluster ``from_executors``.
+
+    If ``from_executors`` is the address of a Spark Connect server (``sc://``), no step runs on this
+    machine. With ``exactly_once``, the check also tries transactions in a test topic. If a step
+    failed, the exit code is 1.
     """
     timeout_ms = int(where.timeout_s * 1000)
     steps: list[Step] = []

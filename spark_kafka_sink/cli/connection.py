@@ -1,6 +1,6 @@
 """Connects a command to a Kafka cluster, and prints an error as one line.
 
-Owns: the client options of a command line, and the format of an error. Never: a command.
+This module reads the client options of a command line, and formats errors. It has no command.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``kprod deadletters``: counts and shows the dead letters of a topic.
 
-Owns: the command and its tables. Never: reading the topic (``admin/committed_reader.py``).
+This module has the command and its tables. ``admin/committed_reader.py`` reads the topic.
 """
 
 from __future__ import annotations

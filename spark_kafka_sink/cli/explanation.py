@@ -1,9 +1,8 @@
 """``kprod explain``: the meaning and the remedy of an error as text. Works without a network, and
 without the extra ``cli``.
 
-Owns: reading ``errors.toml`` and ``words.toml``, the search for an entry by words, and the display
-of an entry. Never: the texts. They are in these two files, and for brokers' errors in
-``base/errors.py``.
+This module searches for an entry and formats it. The texts are in ``errors.toml``, and for brokers'
+errors in ``base/errors.py``. ``words.toml`` has words that users type when they search.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The description of each option, for ``kprod options`` and docs/options.md.
 
-Owns: reading ``options.toml``, which has the descriptions. Never: a default or a legal value of an
-option (``config/option_table.py``).
+This module reads ``options.toml``, which has the descriptions. Defaults and legal values are in
+``config/option_table.py``.
 """
 
 from __future__ import annotations

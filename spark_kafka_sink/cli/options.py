@@ -1,7 +1,7 @@
 """``kprod options``: lists the options, and their effective values with a file.
 
-Owns: the command. Never: an option (``config/option_table.py``) or its text (``options.toml``), a
-connection.
+The options are in ``config/option_table.py``, and their texts are in ``options.toml``. The command
+opens no connection.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _DEFAULT = "default"
 
 
 class _Effective(NamedTuple):
-    """The effective value of an option, and the origin of the value: default, file, or computed."""
+    """The effective value of an option. ``origin`` says where the value comes from: "default", the
+    name of the file, or "computed" with the value that was replaced.
+    """
 
     name: str
     value: str

@@ -1,8 +1,7 @@
 """Shows the progress of a command: a bar on standard error, if the command takes longer than a
 second.
 
-Owns: the time and form of the display. Never: counting. No bar is drawn into a file or a pipe, or
-with ``--json``.
+The callers count. No bar is drawn into a file or a pipe, or with ``--json``.
 """
 
 from __future__ import annotations

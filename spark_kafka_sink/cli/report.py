@@ -1,8 +1,8 @@
 """``kprod report``: reports of writes in a readable form.
 
-Owns: reading reports from a file of lines, a folder of files or a topic, the page of one report,
-and the table of the last reports. Never: the content of a report
-(``datasource/report/write_report.py``).
+This module reads reports from a file of lines, a folder of files or a topic. It shows one report as
+a page, and the last reports as a table. ``datasource/report/write_report.py`` has the content of a
+report.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _PLURALS: Final = {
 @dataclass(frozen=True, slots=True)
 class Source:
     """The place of the reports: the file or folder ``path``, or the topic ``topic`` if ``path`` is
-    None.
+    None. The cluster ``where`` is used only for a topic.
     """
 
     where: Where
@@ -70,8 +70,8 @@ class Source:
 
 
 def show(source: Source, batch: int | None, *, as_json: bool) -> None:
-    """Shows the last report, or the last report of batch number ``batch``: five lines, and a table
-    of the fields.
+    """Shows the last report: a summary of five lines, and a table of the fields. If ``batch`` is
+    given, shows the last report with this batch id or txnVersion.
     """
     with one_line_errors():
         report = last_of(source, batch, as_json=as_json)
@@ -89,8 +89,8 @@ def show(source: Source, batch: int | None, *, as_json: bool) -> None:
 
 
 def last_of(source: Source, batch: int | None, *, as_json: bool) -> Json:
-    """The last report, or the last report of batch number ``batch``, as JSON. Raises ConfigError if
-    there is no such report.
+    """The last report, as JSON. If ``batch`` is given, the last report with this batch id or
+    txnVersion. Raises ConfigError if there is no such report.
     """
     found = _reports(source, 1, batch, as_json=as_json)
     if not found:
@@ -127,7 +127,7 @@ def _summary(report: Json) -> Iterator[str]:
 
 
 def tail(source: Source, count: int, *, watch: bool) -> None:
-    """Shows the last reports, one per line."""
+    """Shows the last ``count`` reports, one per line. With ``watch``, repeats this until Ctrl-C."""
 
     def show_last() -> None:
         with one_line_errors():
@@ -164,8 +164,8 @@ def _longest_wait(report: Json) -> str:
 
 
 def _reports(source: Source, count: int, batch: int | None, *, as_json: bool) -> list[Json]:
-    """The last ``count`` reports, the oldest first. If ``batch`` is set, only reports of this batch
-    number count. Raises ConfigError if no line is a report.
+    """The last ``count`` reports, the oldest first. If ``batch`` is set, only reports with this
+    batch id or txnVersion count. Raises ConfigError if no line is a report.
     """
     others: list[str] = []
     found = heapq.nlargest(

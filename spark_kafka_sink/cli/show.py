@@ -1,6 +1,7 @@
 """The output of commands: a table for people, JSON for scripts.
 
-Owns: both forms. Never: the content (``transactions/operations/inspection.py``), a command.
+This module formats the content in both forms. ``transactions/operations/inspection.py`` finds the
+content.
 
 In the JSON, times are milliseconds, and an unknown value is null. A later version of this package
 keeps all names in the JSON, and may add names.
@@ -88,7 +89,9 @@ def any_open_json(t: TransactionDescription, now_ms: int) -> Json:
 
 
 def state_json(key: str, state: CommitState) -> Json:
-    """The state of a key of the commit log as JSON."""
+    """The state of a key of the commit log as JSON. The key is the name of a query or a batch job
+    in the commit log.
+    """
     return {
         "key": key,
         "phase": state.phase.name,
@@ -104,7 +107,7 @@ def state_json(key: str, state: CommitState) -> Json:
 
 def report_json(report: KeyReport) -> Json:
     """The state of a key of the commit log as JSON. If a commit is in progress, the JSON also has
-    the transactions of that commit.
+    the transactions of that commit, with the state that their coordinators return.
     """
     transactions = [
         {
@@ -156,7 +159,7 @@ def _decided_json(by: DecidedBy | None) -> Json | None:
     return None if by is None else {"key": by.key, "batch": by.number}
 
 
-#: A driver reacts to RETRY by a new attempt.
+#: The words for outcomes. RETRY is "open": the transaction can still be committed or aborted.
 _OUTCOMES: Mapping[Outcome, str] = {
     Outcome.COMMITTED: "committed",
     Outcome.RETRY: "open",
@@ -338,7 +341,7 @@ def summary(transactions: Iterable[DecidedTransaction]) -> str:
 
 def phase_of(state: CommitState) -> str:
     """The phase of a key in the commit log as text, such as ``DONE, last batch 7`` or ``PARTIAL 8,
-    2 lost``.
+    2 lost``: some transactions of batch 8 are committed, and 2 are lost.
     """
     if state.decision is None:
         return f"DONE, last batch {_batch(state.last_done)}"

@@ -1,6 +1,6 @@
 """``--watch``: repeats a command until Ctrl-C.
 
-Owns: the interval between two calls, and the end. Never: the work of the command.
+:func:`watched` waits between two calls of a function. The function does the work of the command.
 """
 
 from __future__ import annotations

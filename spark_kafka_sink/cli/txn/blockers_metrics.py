@@ -1,8 +1,8 @@
 """Formats the transactions that block consumers of a topic as metrics, in the text format of
 Prometheus.
 
-Owns: the names and the text of the metrics. Never: finding the transactions
-(``transactions/operations/blockers.py``).
+This module has the names and the text of the metrics. ``transactions/operations/blockers.py`` finds
+the transactions.
 
 The open transactions of a dead driver still block consumers, but a dead driver exports no metrics.
 So these metrics come from the command ``kprod txn blockers --prometheus``. Cron runs the command,

@@ -1,8 +1,8 @@
 """The changes of ``kprod txn``: fence, commit, abort, sweep, resolve, reset.
 
-Owns: the confirmation before a change, and exit codes. Never: arguments (``txn_commands.py``), the
-display (``cli/show.py``). Refusals and the change itself are in
-``transactions/operations/operator.py``.
+This module asks for a confirmation before a change, and sets the exit codes. The arguments of the
+commands are in ``txn_commands.py``, and the tables are in ``cli/show.py``.
+``transactions/operations/operator.py`` refuses or makes a change.
 """
 
 from __future__ import annotations
@@ -119,7 +119,12 @@ def fence(where: Where, confirmation: Confirmation, name: str) -> None:
 
 
 def commit(where: Where, confirmation: Confirmation, key: str) -> None:
-    """Commits the transactions of a batch in the phase DECIDED, after a confirmation."""
+    """Commits the transactions of a batch in the phase DECIDED, after a confirmation. In this
+    phase, the commit log has the decision to commit the batch, and some transactions are still
+    open.
+
+    If the batch is undone instead, none of its rows is visible, and the exit code is 1.
+    """
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         report = operator.plan_commit(key)
         before: Json = {"command": "commit", "key": report_json(report), "after": None}
@@ -164,7 +169,10 @@ def commit(where: Where, confirmation: Confirmation, key: str) -> None:
 
 
 def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force: bool) -> None:
-    """Aborts open transactions by transactional id, after a confirmation."""
+    """Aborts open transactions by transactional id, after a confirmation. With ``force``, also
+    aborts transactions that a decision names, and transactions of a run that owns a key of the
+    commit log.
+    """
     with operator_of(where, lambda: task_ids(ids), as_json=confirmation.as_json) as operator:
         _end(operator, operator.plan_abort(ids, force=force), confirmation, "abort")
 
@@ -172,7 +180,9 @@ def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force
 def abort_run(
     where: Where, confirmation: Confirmation, prefix: str, run: str, *, force: bool
 ) -> None:
-    """Aborts all open transactions of a run, after a confirmation."""
+    """Aborts all open transactions of a run, after a confirmation. A run is an execution of a query
+    or job, and its id ``run`` is a part of its transactional ids.
+    """
     with operator_of(
         where, lambda: _check_run(prefix, run), as_json=confirmation.as_json
     ) as operator:
@@ -188,7 +198,9 @@ def sweep(
     older_than_ms: int | None,
     force: bool,
 ) -> None:
-    """Aborts orphans (open transactions of dead runs), after a confirmation."""
+    """Aborts orphans, after a confirmation. An orphan is an open transaction that no decision
+    names, and whose run owns no key of the commit log. A run is an execution of a query or job.
+    """
     with operator_of(
         where, lambda: _check_run(prefix, run), as_json=confirmation.as_json
     ) as operator:
@@ -199,8 +211,10 @@ def sweep(
 def resolve(
     where: Where, confirmation: Confirmation, key: str, batch: int, *, done: bool, force: bool
 ) -> None:
-    """Ends a batch in the phase PARTIAL, after a confirmation. With ``done`` the batch counts as
-    written. Otherwise the query writes the batch again.
+    """Ends a batch in the phase PARTIAL, after a confirmation. In this phase, some transactions of
+    the batch are committed, and others are lost. With ``done`` the batch counts as written, without
+    the lost rows. Otherwise the query writes the batch again, and the committed rows are
+    duplicated.
     """
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         plan = operator.plan_resolve(key, batch, done=done, force=force)
@@ -225,7 +239,8 @@ def resolve(
 
 def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) -> None:
     """Forgets the batches of a key of the commit log, after a confirmation. The commit log keeps
-    the key's generation, a number that rises with each reset and with each new run.
+    the key's generation, a number that rises with each reset and with each new run of the query or
+    job. If a forgotten batch is written again, its rows are duplicated.
     """
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         if force and (damage := operator.damage(key)) is not None:

@@ -1,7 +1,7 @@
 """``kprod txn``: list, blockers, fence, describe, commit, abort, sweep, resolve, reset.
 
-Owns: names, arguments and help of the commands. Never: the work of the commands (``txn_reads.py``,
-``txn_changes.py``). The code for the work is imported when a command runs, so that help and
+This module has names, arguments and help of the commands. The work of the commands is in
+``txn_reads.py`` and ``txn_changes.py``, which are imported when a command runs. So help and
 completion are fast.
 
 A command that changes something shows the change first. With ``--dry-run``, it then ends. Otherwise

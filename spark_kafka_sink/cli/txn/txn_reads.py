@@ -1,7 +1,7 @@
 """The commands of ``kprod txn`` that only read: list, blockers, describe.
 
-Owns: the requests of these commands, and their JSON. Never: the arguments of these commands
-(``txn_commands.py``), or the tables (``cli/show.py``).
+This module sends the requests of these commands, and creates their JSON. The arguments of the
+commands are in ``txn_commands.py``, and the tables are in ``cli/show.py``.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ from spark_kafka_sink.transactions.transactional_ids import check_part
 
 
 def list_prefix(where: Where, prefix: str, *, watch: bool, as_json: bool) -> None:
-    """Shows the open transactions of a prefix, and the prefix's keys in the commit log."""
+    """Shows the open transactions of a transactionalIdPrefix, and the prefix's keys in the commit
+    log. If a broker does not respond, the exit code is 1.
+    """
     with operator_and_log(where, lambda: check_part("PREFIX", prefix), as_json=as_json) as (
         operator,
         log_topic,
@@ -103,8 +105,8 @@ def _list_all(to: Connected, *, as_json: bool) -> None:
 
 
 def blockers(where: Where, topic: str, *, older_than_ms: int, watch: bool, as_json: bool) -> None:
-    """Shows the transactions that block consumers of a topic for longer than ``older_than_ms``. The
-    exit code shows whether there are such transactions.
+    """Shows the transactions that block consumers of a topic for longer than ``older_than_ms``. If
+    there are such transactions, the exit code is 3.
     """
     found: list[Blocker] = []
 
@@ -141,8 +143,9 @@ def _show_blockers(
 
 
 def describe(where: Where, name: str, *, as_json: bool) -> None:
-    """Shows keys of the commit log. Also shows the transactions of commits in progress, as the
-    coordinators describe them.
+    """Shows keys of the commit log. ``name`` is a key, or a transactionalIdPrefix, which means all
+    of its keys. Also shows the transactions of commits in progress, as the coordinators describe
+    them.
     """
     with operator_of(where, lambda: check_key(name), as_json=as_json) as operator:
         reports = operator.inspector.describe(name)
