@@ -1,10 +1,9 @@
 """Creates the certificates for a local Kafka with TLS. Each start of a cluster creates a new
 private CA.
 
-Owns: the CA, and PEM files with a private key and its certificate chain, as brokers and clients
-read them. Never: the use of a certificate. This is the only module of ``local_kafka`` that needs a
-package: ``cryptography``, from the extra ``[tls]``. ``cryptography`` is imported only for a secure
-cluster.
+This module has the CA. It writes PEM files with a private key and its certificate chain, as brokers
+and clients read them. It needs the package ``cryptography``, from the extra ``[tls]``. The module
+is imported only for a secure cluster.
 """
 
 from __future__ import annotations
@@ -58,7 +57,8 @@ class CertificateAuthority:
 
     def issue(self, path: Path, common_name: str, hosts: Sequence[str] = ()) -> Path:
         """Creates a private key and a certificate for it. Writes the key (PKCS#8) and the
-        certificate chain to the file ``path``. Only the owner can read the file.
+        certificate chain to the file ``path``, and returns ``path``. Only the owner can read the
+        file.
 
         For the certificate of a broker, ``hosts`` are its DNS names and IP addresses. For the
         certificate of a client, ``common_name`` is the name of the user.

@@ -1,7 +1,7 @@
 """A complete Apache Kafka cluster on this machine, which runs during a ``with`` block.
 
-Owns: the configuration that all nodes share, the start of the nodes, and the removal of all
-processes and files.
+:class:`KafkaCluster` creates the configuration that all nodes share, starts the nodes, and removes
+all processes and files at the end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The jars of the Apache Kafka server: their versions, their download and their cache.
 
-Owns: the pinned versions, the download by Maven or by the Ivy that is a part of PySpark, and the
-cache. Never: starting a broker.
+This module has the pinned versions. It downloads the jars by Maven, or by the Ivy that is a part of
+PySpark, and keeps them in a cache. It starts no broker.
 
 - **Checksums.** Both tools verify each jar with the checksum that the repository publishes for it,
   and reject a jar that does not match. Maven is called with ``--strict-checksums``. Ivy's default
@@ -57,7 +57,7 @@ _log = logging.getLogger("spark_kafka_sink.local_kafka")
 @dataclass(frozen=True, slots=True)
 class Coordinate:
     """An artifact of a Maven repository. If ``alone`` is True, it is downloaded without its
-    dependencies.
+    dependencies. ``kind`` is the file name extension, such as ``jar``.
     """
 
     group: str

@@ -1,9 +1,9 @@
 """Prepares the files that a broker needs. This is done once on each machine.
 
-Owns: the order of the steps, and the class archive of the JVM. A class archive ("class data
-sharing") contains loaded classes of a JVM. With the archive, Kafka starts in about half the time. A
-temporary broker writes the class archive, once for each machine, version of Kafka and build of the
-JVM.
+:func:`prepare` downloads the jars and creates the class archive of the JVM. A class archive ("class
+data sharing") contains loaded classes of a JVM. With the archive, Kafka starts in about half the
+time. A temporary broker writes the class archive, once for each machine, version of Kafka and build
+of the JVM.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _log = logging.getLogger("spark_kafka_sink.local_kafka")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A JVM, the jars of Kafka, and the class archive for both. The class archive is None if it
-    could not be created.
+    """A JVM, the jars of Kafka, and the class archive for both. The class archive has loaded
+    classes, so that the JVM starts faster. It is None if it could not be created.
     """
 
     java: Java

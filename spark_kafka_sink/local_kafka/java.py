@@ -1,7 +1,7 @@
 """Finds the JVM that runs the brokers.
 
-Owns: the search for ``java``, and the minimum version for Kafka's server. Never: running any
-program except ``java -version``.
+This module searches for ``java``, and checks that its version is new enough for Kafka's server. It
+runs only ``java -version``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Java:
 
 def find_java() -> Java:
     """Finds the JVM of ``JAVA_HOME``. If this variable is not set, finds ``java`` in ``PATH``.
-    Raises LocalKafkaError if no JVM is found.
+    Raises LocalKafkaError if no JVM is found, or if the JVM is older than Java 17.
     """
     home = os.environ.get("JAVA_HOME")
     if home:

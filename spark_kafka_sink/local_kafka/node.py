@@ -1,6 +1,7 @@
 """A broker process, with methods for tests to stop, kill and freeze it.
 
-Owns: the process, its ports, its configuration file and its log. Never: the other nodes.
+:class:`KafkaNode` has the process, its ports, its configuration file and its log. It does not know
+the other nodes.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ Linux's PR_SET_PDEATHSIG is not used, for three reasons. The kernel would send t
 nothing would remove the data directory. A broker joins the process group of this script when it is
 started, so there is never a broker without the script.
 
-Owns: the end of the brokers. The script imports no module of the package, so that it starts fast
-and does not fail.
+The script imports no module of the package, so that it starts fast and does not fail.
 """
 
 from __future__ import annotations

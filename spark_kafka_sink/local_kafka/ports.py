@@ -1,6 +1,7 @@
 """Reserves TCP ports for brokers, even while the brokers are stopped.
 
-Owns: choosing free ports of the loopback address and reserving them. Never: listening on a port.
+This module chooses free ports of the loopback address and reserves them. It does not listen on a
+port.
 
 After a restart, a broker must listen on the same port as before the restart, because its clients
 know only this port. While the broker is stopped, another process could take the port. This could be

@@ -1,6 +1,6 @@
 """Pytest fixtures for your own tests: a real Kafka that runs until the end of the test session.
 
-Owns: :func:`kafka_cluster`, :func:`kafka_bootstrap`, :func:`schema_registry_url`, and
+The fixtures are :func:`kafka_cluster`, :func:`kafka_bootstrap`, :func:`schema_registry_url`, and
 :func:`new_kafka_cluster`. To use these fixtures, write in the topmost ``conftest.py``::
 
     pytest_plugins = "spark_kafka_sink.local_kafka.pytest_plugin"

@@ -1,8 +1,8 @@
 """Reads and writes the server configuration files of Kafka. They are based on the templates in
 ``conf/kafka``.
 
-Owns: finding ``conf/kafka``, and the part of Java's properties format that these files need. Never:
-the meaning of a setting.
+This module finds ``conf/kafka``. It reads and writes the part of Java's properties format that
+these files need.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs a real schema registry on this machine: Apicurio Registry, which has Confluent's REST API.
 The registry stores its schemas in memory.
 
-Owns: :class:`SchemaRegistry`, and the files of the registry, which are downloaded once like the
-jars of Kafka. Never: a broker, a client.
+:class:`SchemaRegistry` starts and stops the registry. The files of the registry are downloaded
+once, like the jars of Kafka.
 """
 
 from __future__ import annotations
