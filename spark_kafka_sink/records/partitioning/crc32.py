@@ -1,8 +1,8 @@
 """Computes the CRC-32 (as in zlib) of each key in a column. librdkafka's default partitioner uses
 this hash.
 
-Owns: the hash. Never: the checksum of record batches, which is CRC-32C; the choice of the rows
-whose key is hashed (``partitioners``).
+The checksum of record batches is another function, CRC-32C. ``partitioners`` decides for which rows
+the key is hashed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _halves: tuple[UInt32s, UInt32s] | None = None
 
 
 def crc32(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The CRC-32 of every key. The result for a null key is 0, as for an empty key."""
+    """The CRC-32 of every key, as a uint32 array. The CRC-32 of a null key is 0, as for an empty
+    key.
+    """
     return hash_blocks(keys, _hash_block)
 
 

@@ -1,9 +1,5 @@
 """Limits the number of partition leaders to which a task writes rows without a key.
 
-Owns: :class:`FewLeaders`, which chooses a task's leaders by the task's number, and
-:func:`in_leader_order`. Never: the choice of a partition (``partitioners``), the detection of slow
-leaders (``producer/accumulator/partition_load.py``).
-
 A task that writes to all partitions has a connection to each leader. With 2000 tasks and 200
 leaders, these are 400,000 connections, although each task needs only one connection.
 
@@ -15,6 +11,9 @@ All partitions are put into a list, ordered by their leaders. A point selects a 
 the point 0.25 selects the partition after a quarter of the list. The leader of the selected
 partition is a leader of the task. So a leader with twice as many partitions as another is selected
 twice as often.
+
+This module only chooses the leaders. ``partitioners`` chooses a partition, and
+``producer/accumulator/partition_load.py`` finds slow leaders.
 """
 
 from __future__ import annotations
@@ -51,8 +50,8 @@ class _Found:
 
 
 class FewLeaders:
-    """Chooses at most ``most`` leaders for one task. ``number`` is Spark's number of the task, from
-    0.
+    """Chooses at most ``most`` leaders for one task. ``number`` is Spark's number of the task in
+    its stage, from 0.
 
     The first call of :meth:`candidates` chooses the leaders. Later calls keep these leaders,
     because the task is connected to them. As long as a chosen leader is slow, or leads no partition
@@ -73,12 +72,13 @@ class FewLeaders:
         slow: AbstractSet[int],
         is_near: Callable[[int], bool] | None = None,
     ) -> Candidates:
-        """Returns the partitions among ``available`` whose leader is a leader of this task, and the
+        """Returns the partitions in ``available`` that the leaders of this task lead, and the
         weights of these partitions. The weights are None if all are equal.
 
-        A leader is not used if it is in ``slow``, or if ``is_near`` returns False for it. If no
-        other leader is left, such a leader is used nevertheless. If the topic has no more leaders
-        than the task may use, all partitions of these leaders are returned.
+        If ``is_near`` is given, only leaders for which ``is_near(node)`` is true are used (the
+        leaders in the client's rack), unless there is none. Of these leaders, the leaders in
+        ``slow`` are not used, unless all are slow. If the topic then has no more leaders than the
+        task may use, all partitions of these leaders are returned.
         """
         found = self._found.get(infos.topic)
         if (
@@ -124,7 +124,7 @@ class FewLeaders:
 
 def in_leader_order(infos: PartitionInfos) -> Int32s:
     """Orders all partitions of a topic by their leaders. Returns the place of each partition in
-    this order.
+    this order, as an int32 array.
     """
     order = np.argsort(_leaders_of(infos, range(len(infos))), kind="stable")
     places = np.empty(len(order), np.int32)
@@ -133,8 +133,8 @@ def in_leader_order(infos: PartitionInfos) -> Int32s:
 
 
 def _leaders_of(infos: PartitionInfos, numbers: Sequence[int]) -> Int32s:
-    """The leader of each partition in ``numbers``. -1 for a partition that ``infos`` does not
-    contain yet.
+    """The node id of the leader of each partition in ``numbers``. -1 for a partition that ``infos``
+    does not contain yet.
     """
     count = len(infos)
     found = (infos.leader(number) if number < count else -1 for number in numbers)

@@ -1,7 +1,7 @@
 """Computes the FNV-1a hash (32 bits) of each key in a column, in the form that librdkafka and
 Sarama use to choose partitions.
 
-Owns: the hash. Never: the choice of the rows whose key is hashed (``partitioners``).
+``partitioners`` decides for which rows the key is hashed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ _SIGN = 1 << 31
 
 
 def fnv1a(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The FNV-1a hash of every key, as a signed number without its sign. A null key counts as an
-    empty key.
+    """The FNV-1a hash of every key, as a uint32 array. A null key counts as an empty key.
 
     The hash of 32 bits is read as a signed number, and its sign is removed. The smallest signed
     number, -2^31, becomes 2^31, as in librdkafka.

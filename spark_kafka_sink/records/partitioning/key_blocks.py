@@ -1,9 +1,9 @@
 """Splits keys into 32-bit words. In each step, a hash function can then process one word of each
 key, for many keys together.
 
-Owns: :class:`KeyBlock`, :class:`KeyTable` for keys of equal length, and the division of a long
-column into blocks of keys. This module belongs to step 5 of a record's way (DESIGN.md). Never: a
-hash (``murmur2``, ``murmur3``, ``crc32``, ``fnv1a``).
+A long column of keys is divided into blocks. :class:`KeyBlock` is a block of keys with different
+lengths, and :class:`KeyTable` is a block of keys with equal lengths. This module belongs to step 5
+of a record's way (DESIGN.md). ``murmur2``, ``murmur3``, ``crc32`` and ``fnv1a`` compute the hashes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _BLOCK = 16384
 def hash_blocks(
     keys: pa.BinaryArray | pa.LargeBinaryArray, hash_block: Callable[[Block], UInt32s]
 ) -> UInt32s:
-    """Computes the hash of every key, one block of keys after another. A null key counts as an
-    empty key.
+    """Computes the hash of every key, one block of keys after another. Returns a uint32 array. A
+    null key counts as an empty key.
 
     ``hash_block`` is the hash function. It gets a block, and returns the hashes of the block's
-    keys.
+    keys, in the order of the block.
     """
     out = np.empty(len(keys), np.uint32)
     for first in range(0, len(keys), _BLOCK):
@@ -90,7 +90,9 @@ class KeyTable:
         return iter(())
 
     def tails(self) -> UInt32s:
-        """For every key, the 0 to 3 bytes after its last whole word, as a word."""
+        """The 0 to 3 bytes of every key after its last whole word, as a uint32 word. The first byte
+        is in the lowest bits.
+        """
         count, width = self._table.shape
         tails = np.zeros((count, 4), np.uint8)
         for index, at in enumerate(range(width - width % 4, width)):
@@ -101,10 +103,10 @@ class KeyTable:
 class KeyBlock:
     """A block of keys of different lengths. They are ordered by length, the longest first.
 
-    ``order[i]`` is the row of the block's key i. If ``order`` is None, the block's key i is the key
-    of row i. ``lengths`` are the lengths of the keys in bytes. ``odd`` has the number of bytes
-    after the last whole 32-bit word of each key, 0 to 3. ``has_tails`` is False only if ``odd`` is
-    0 for all keys.
+    ``order[i]`` is the index in the column of the block's key i. If ``order`` is None, the block
+    has the order of the column. ``lengths`` are the lengths of the keys in bytes. ``odd`` has the
+    number of bytes after the last whole 32-bit word of each key, 0 to 3. ``has_tails`` is False
+    only if ``odd`` is 0 for all keys.
     """
 
     __slots__ = ("_alive", "_bits", "_counts", "_data", "_index", "_starts", "_words", "has_tails",
@@ -161,7 +163,9 @@ class KeyBlock:
             yield key, self._data[start : start + int(self.lengths[key])].tobytes()
 
     def tails(self) -> UInt32s:
-        """For every key, the 0 to 3 bytes after its last whole word, as a word."""
+        """The 0 to 3 bytes of every key after its last whole word, as a uint32 word. The first byte
+        is in the lowest bits.
+        """
         words = self._words.take(self._index + self._counts) >> self._bits
         return words.astype(np.uint32) & _TAIL_MASK.take(self.odd)
 

@@ -1,10 +1,9 @@
-"""Has a rule for each partitioner: how it treats a record with a key, with an empty key, or with a
-null key.
+"""The rules by which partitioners treat a key, an empty key and a null key.
 
-Owns: :class:`KeyRule`, and the table of key rules by the names that ``partitioner.class`` accepts
-(:data:`KEY_RULES`). This module belongs to step 5 of a record's way (DESIGN.md). The same rules are
-used for columns (``partitioners``) and for single records (``producer/send/record_partitioner``).
-Never: the choice of a partition, because only the caller knows the number of partitions and their
+:data:`KEY_RULES` is the table of the rules, by the names that ``partitioner.class`` accepts. The
+same rules are used for columns (``partitioners``) and for single records
+(``producer/send/record_partitioner``). This module belongs to step 5 of a record's way (DESIGN.md).
+It does not choose a partition, because only the caller knows the number of partitions and their
 leaders.
 
 A name of a librdkafka partitioner means the same as in librdkafka (``rdkafka_msg.c``). Partitioners
@@ -44,7 +43,9 @@ _POSITIVES = np.uint32(_POSITIVE)
 
 
 class Choice(Enum):
-    """A method to choose the partition of a record."""
+    """A method to choose the partition of a record: by the hash of its key, by load, or at
+    random.
+    """
 
     #: The number that the key makes, modulo the count of all partitions, with a leader or not.
     HASH = "hash"
@@ -73,7 +74,7 @@ class KeyRule:
     doc: str = ""
 
     def choice(self, key: bytes | None) -> Choice:
-        """The method for a record with this key. Raises DataError if the key's length is not
+        """The method for a record with the key ``key``. Raises DataError if the key's length is not
         allowed.
         """
         if key is None:
@@ -83,8 +84,11 @@ class KeyRule:
         return self.other if key else self.empty
 
     def sticky(self, keys: pa.Array) -> Bools | None:
-        """The mask of the rows whose method is :attr:`Choice.STICKY`. None if no row has this
-        method.
+        """The mask of the rows with a null or empty key for which the method is
+        :attr:`Choice.STICKY`. None if no row can have this method.
+
+        Rows with another key are never in the mask. If :attr:`other` is STICKY, the caller does not
+        call this method, because all rows are sticky.
         """
         if self.null is not Choice.STICKY:
             return None
@@ -128,10 +132,12 @@ _WIDTH_HINT = (
 
 
 def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
-    """The key rule for a value of ``partitioner.class``. None if that partitioner does not use
-    keys.
+    """The key rule for ``name``, a value of ``partitioner.class``. None if that partitioner does
+    not use keys, or is a user's class.
 
-    The value None means the built-in partitioner. Only that partitioner depends on ``ignore_keys``.
+    If ``name`` is None, the result is the rule of the built-in partitioner. Only this rule depends
+    on ``ignore_keys`` (``partitioner.ignore.keys``): if it is true, all rows are treated like rows
+    without a key.
     """
     if name is None:
         return IGNORED if ignore_keys else JAVA_RULE

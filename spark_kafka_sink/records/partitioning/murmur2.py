@@ -1,8 +1,8 @@
 """Computes Kafka's murmur2 hash of each key in a column (Java's ``Utils.murmur2``, seed
 0x9747b28c).
 
-Owns: the hash. Never: the choice of the rows whose key is hashed (``partitioners``). This is not
-MurmurHash3. The package ``mmh3`` computes MurmurHash3, so it would lead to other partitions.
+This is not MurmurHash3. The package ``mmh3`` computes MurmurHash3, so it would lead to other
+partitions. ``partitioners`` decides for which rows the key is hashed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ _WORDS = [_unpack_words(words) for words in range(64)]
 
 
 def murmur2(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The murmur2 hash of every key, as an unsigned 32-bit number. A null key counts as an empty
-    key.
+    """The murmur2 hash of every key, as a uint32 array. A null key counts as an empty key.
 
     ``.view(np.int32)`` gives Java's signed number. Java's partition is ``(h & 0x7fffffff) %
     count``.

@@ -1,8 +1,8 @@
 """Computes MurmurHash3 (x86, 32 bits, seed 0) of each key in a column. Iceberg's bucket transform
 uses this hash.
 
-Owns: the hash of byte strings, and of integers as Iceberg hashes them. Never: the choice of the
-rows whose key is hashed (``partitioners``). Kafka's own hash is ``murmur2``.
+The key is a byte string, or an integer that is hashed as Iceberg hashes integers. Kafka's own hash
+is ``murmur2``. ``partitioners`` decides for which rows the key is hashed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,16 @@ INTEGER_WIDTHS = (4, 8)
 
 
 def murmur3(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
-    """The unsigned 32-bit hash of every key. A null key has the hash of the empty key, 0."""
+    """The MurmurHash3 of every key, as a uint32 array. A null key has the hash of the empty
+    key, 0.
+    """
     return hash_blocks(keys, _hash_block)
 
 
 def murmur3_of(key: bytes) -> int:
-    """The unsigned 32-bit hash of one key, as :func:`murmur3` computes it for a column."""
+    """The MurmurHash3 of one key, as an unsigned 32-bit number. :func:`murmur3` computes the same
+    hash for a column.
+    """
     return mmh3.hash(key, 0, signed=False)
 
 
@@ -62,8 +66,8 @@ def murmur3_of_integer(key: bytes) -> int:
 
 
 def murmur3_of_longs(numbers: npt.NDArray[np.int64]) -> UInt32s:
-    """Returns an array with a hash for each number. The hash is computed from the 8 bytes of the
-    number in little-endian order.
+    """The hash of each number, as a uint32 array. The hash is computed from the 8 bytes of the
+    number in little-endian order, as Iceberg does for a long.
     """
     words = numbers.astype("<i8").view("<u4").reshape(-1, 2)
     h = np.zeros(len(numbers), np.uint32)

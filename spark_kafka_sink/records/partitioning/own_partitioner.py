@@ -1,7 +1,7 @@
 """Calls a user's partitioner class, if ``partitioner.class`` is the import path of a class.
 
-Owns: the interface of such a class (:class:`ColumnPartitioner`), the call for each topic, and the
-check of the results. Never: importing the class (``import_paths``).
+:class:`ColumnPartitioner` is the interface of such a class. This module calls the user's object
+once for each topic of a batch, and checks the results. ``import_paths`` imports the class.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class ColumnPartitioner(Protocol):
 
 
 def check(path: str) -> None:
-    """Raises ConfigError if the object at ``path`` has no method ``partition``."""
+    """Raises ConfigError if the object with the import path ``path`` can't be imported, or has no
+    method ``partition``.
+    """
     if not callable(getattr(import_paths.find(path, OPTION), "partition", None)):
         raise ConfigError(
             f"{OPTION}: {path} has no method partition",
@@ -69,7 +71,9 @@ class OwnPartitioner:
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: object
     ) -> Int32s:
-        """The partition of every row, as ``partitioners.Partitioner`` describes."""
+        """Implements ``partitioners.Partitioner.assign``. Also raises DataError if the user's
+        method raises an exception, or returns anything but one valid partition for each row.
+        """
         del open_room
         given = explicit(columns, views)
         if given is not None and (given >= 0).all():

@@ -1,14 +1,14 @@
 """The built-in partitioners, which choose the partition of each row.
 
-Owns: :class:`Partitioner`, its implementations, and their choice by name (:func:`partitioner`).
-Never: metadata (passed in as a :class:`TopicView`), accumulator state (read through ``open_room``).
-
 If a row names its partition, that partition is used. Otherwise, if the row has a key, the partition
 is the hash of the key modulo the number of *all* partitions (``key_rules`` defines the hash).
 Otherwise the row is *sticky* (KIP-794). Sticky rows are written to one partition until this
 partition has received the bytes of a batch, then to another partition. Java compares the received
 bytes with the limit before each row. This module adds up the sizes of many rows, and makes one
 comparison for all consecutive rows that go to the same partition.
+
+The caller passes the facts about topics (:class:`TopicView`). It also passes a function,
+``open_room``, that returns the state of the open batch of a partition.
 """
 
 from __future__ import annotations
@@ -47,18 +47,19 @@ _SPREAD_MS = 8191
 
 
 class Partitioner(Protocol):
-    """Chooses the partition of each row, for whole columns. A producer has one such object, and
-    only one thread may use the object.
+    """Chooses the partition of each row, for whole columns. Each producer has its own partitioner,
+    and only one thread may use it.
     """
 
     def assign(
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: OpenRoom
     ) -> Int32s:
-        """Returns the partition of every row. Raises DataError if a row names a partition that its
-        topic does not have.
+        """Returns the partition of every row, as an int32 array. Raises DataError if a row names a
+        partition that its topic does not have.
 
-        ``views`` has the facts about each topic. ``open_room`` returns the bytes that still fit
-        into the open batch of a partition, or None if no batch is open.
+        ``views`` has the facts about each topic. ``open_room`` returns the number of raw
+        (uncompressed) bytes that still fit into the open batch of a partition, or None if no batch
+        is open.
         """
         ...
 
@@ -69,7 +70,7 @@ Choose = Callable[[str, Sequence[int]], Candidates]
 
 
 def all_alike(topic: str, available: Sequence[int]) -> Candidates:
-    """All ``available`` partitions, with equal weights (None)."""
+    """All partitions in ``available``, without weights: each partition is chosen equally often."""
     del topic
     return available, None
 
@@ -220,13 +221,13 @@ def _by_hash(rule: KeyRule, columns: RecordColumns, views: Mapping[str, TopicVie
 
 def _until_switch(produced: int, room: int | None, limit: int) -> int:
     """The number of bytes that a sticky partition still gets before another partition is chosen
-    (KIP-794, ``updatePartitionInfo``).
+    (KIP-794, ``updatePartitionInfo``). All sizes are raw (uncompressed) bytes.
 
     ``produced`` are the bytes that the partition has received. ``room`` are the bytes that still
     fit into the open batch of the partition, or None if no batch is open. ``limit`` are the bytes
-    of a full batch (batch.size). Java chooses another partition if ``produced`` has reached
-    ``limit`` and no open batch has room. Java always chooses another partition if ``produced`` has
-    reached twice the ``limit``.
+    that fill a batch. Java chooses another partition if ``produced`` has reached ``limit`` and no
+    open batch has room. Java always chooses another partition if ``produced`` has reached twice the
+    ``limit``.
     """
     if room is None:
         if produced >= limit:
@@ -272,8 +273,8 @@ class RoundRobinPartitioner:
         return out
 
     def next(self, topic: str, among: Sequence[int]) -> int:
-        """The partition for a single record: the next in ``among``, the partitions that have a
-        leader.
+        """Chooses the partition for a single record: the next one in ``among``, the partitions of
+        the topic that have a leader.
         """
         return among[self._taken(topic, 1, len(among)) % len(among)]
 
@@ -296,6 +297,8 @@ def chosen_by_place(
     """The mask of the rows for which the partitioner ``name`` uses neither a key nor the column
     ``partition`` to choose the partition. The partition of such a row depends on the rows before
     it, or on chance.
+
+    ``name`` is a value of ``partitioner.class``, or None for the built-in partitioner.
     """
     rule, keys = key_rule(name, ignore_keys=ignore_keys), columns.key
     mask: Bools | None = None
@@ -311,10 +314,11 @@ def chosen_by_place(
 def partitioner(
     name: str | None, *, ignore_keys: bool = False, candidates: Choose = all_alike
 ) -> Partitioner:
-    """Creates the partitioner for a value of ``partitioner.class``.
+    """Creates the partitioner for ``name``, a value of ``partitioner.class``.
 
     If ``name`` is None, creates the built-in partitioner. Other values are a name of ``key_rules``,
-    RoundRobinPartitioner, or the import path of a user's class. ``candidates`` returns the
+    RoundRobinPartitioner, or the import path of a user's class. If ``ignore_keys`` is true, the
+    built-in partitioner treats all rows as rows without a key. ``candidates`` returns the
     partitions that can be chosen for rows without a key. Raises ConfigError if a user's class can't
     be imported or created.
     """

@@ -1,8 +1,7 @@
 """Prepares the input of every partitioner: facts about topics, the partitions that rows name, and
 the rows of each topic.
 
-Owns: :class:`TopicView`, and reading the columns ``topic`` and ``partition``. Never: the choice of
-a partition.
+This module does not choose partitions: ``partitioners`` does.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ class TopicView:
 
 
 def explicit(columns: RecordColumns, views: Mapping[str, TopicView]) -> Int32s | None:
-    """The partition that each row names, or -1 for a row that names none. None if there is no
-    column ``partition``.
+    """The partitions that the column ``partition`` sets: an int32 array with the partition of each
+    row, or -1 for a row without a partition. None if there is no such column.
 
     Raises DataError for a partition that the row's topic does not have.
     """
@@ -91,10 +90,11 @@ def _codes(topic: pa.DictionaryArray) -> npt.NDArray[np.integer]:
 def rows_by_topic(
     columns: RecordColumns, wanted: Bools | None
 ) -> Iterator[tuple[str, Int64s | None]]:
-    """Yields each topic, with the indexes of its rows. If ``wanted`` is given, yields only rows in
-    this mask.
+    """Yields each topic, with the indexes of its rows. If the mask ``wanted`` is given, only the
+    rows in this mask are included.
 
-    If all rows of ``columns`` belong to the topic, yields None in place of the indexes.
+    If ``columns.topic`` is one name and ``wanted`` is None, yields None in place of the indexes:
+    all rows belong to this topic.
     """
     topic = columns.topic
     if isinstance(topic, str):
