@@ -1,3 +1,3 @@
-"""Rows that can't be sent. ``bad_rows`` has the reasons, and ``topic_limits`` the limits that a
-topic sets.
+"""Rows that can't be sent. ``bad_rows`` collects these rows with their reasons, and
+``topic_limits`` has the limits that a topic sets for records.
 """

@@ -1,14 +1,12 @@
 """Collects the rows of an Arrow batch that can't be sent, each with its reason.
 
-Owns: :class:`Reason`, the only table of reasons (error code, and Kafka Connect's exception class
-and stage), and :class:`BadRows`, which collects rows or raises an error. Never: a check
-(``record_columns``, ``letters/row_limits``), the dead letters for these rows
-(``letters/letter_writer``).
+:class:`Reason` is the only table of reasons, with their error codes, and with Kafka Connect's
+exception class and stage. Each check of rows (``record_columns``, ``letters/row_limits``) calls
+:meth:`BadRows.refuse` with a boolean mask of the rows that fail this check.
 
-Each check calls :meth:`BadRows.refuse` with a boolean mask of the rows that fail this check. If
-errors.tolerance is all, these rows are collected. If a row fails several checks, the first reason
-counts. If errors.tolerance is none, :meth:`BadRows.refuse` raises an error for the first row in the
-mask.
+If errors.tolerance is all, these rows are collected, and ``letters/letter_writer`` makes dead
+letters from them. If a row fails several checks, the first reason counts. If errors.tolerance is
+none, :meth:`BadRows.refuse` raises an error for the first row in the mask.
 """
 
 from __future__ import annotations
@@ -88,8 +86,8 @@ TEXT_OF_CODE = {reason.kind.kp_code: reason.text for reason in Reason}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A reason, with a sentence for the error message. The sentence contains no values of rows, so
-    several rows can have the same finding.
+    """A reason why rows can't be sent, with a sentence for the error message. The sentence contains
+    no values of rows, so several rows can have the same finding.
     """
 
     reason: Reason
@@ -99,10 +97,13 @@ class Finding:
 class BadRows:
     """The rows of an Arrow batch that can't be sent.
 
-    ``found`` has the findings. ``which`` has a number for each row: 0 if the row is good, otherwise
-    i for the finding ``found[i - 1]``. If this object is created with ``rows`` None, it collects no
-    rows: :meth:`refuse` then raises an error for the first bad row. The message of the error has
-    ``topic``.
+    ``rows`` is the number of rows of the batch. ``found`` has the findings. ``which`` is an int64
+    array with a number for each row: 0 if the row is good, otherwise i for the finding ``found[i -
+    1]``.
+
+    If this object is created with None in place of ``rows``, it collects no rows. Then
+    :meth:`refuse` raises an error for the first bad row. ``topic`` is the topic for the message of
+    this error.
     """
 
     __slots__ = ("found", "raises", "topic", "which")
@@ -125,8 +126,8 @@ class BadRows:
         keeps that finding.
 
         ``text`` is the sentence for all these rows. ``column`` is the column's name for the
-        message, and is empty if ``text`` already has the name. If this object was created with
-        ``rows`` None, notes nothing, and raises DataError for the first row in the mask.
+        message, and is empty if ``text`` already has the name. If this object collects no rows,
+        raises DataError for the first row in the mask. ``hint`` is the hint of this error.
         """
         if not rows.any():
             return

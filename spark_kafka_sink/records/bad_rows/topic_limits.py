@@ -1,7 +1,7 @@
-"""The limits that a topic's configs set for records. This module does not import Arrow, because the
-driver needs the module at planning.
+"""The limits that a topic's configs set for records.
 
-Owns: :class:`TopicLimits`. Never: a request, the check of rows (``row_limits``).
+This module does not import Arrow, because the driver needs the module at planning. It does not
+request the configs, and does not check rows: ``letters/row_limits`` does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class TopicLimits:
 
     ``max_bytes`` is max.message.bytes, the largest size of a record batch. A broker accepts a
     timestamp from ``before_ms`` before its own time to ``after_ms`` after its own time. A limit
-    that is unknown or not set is the largest 64-bit number.
+    that is unknown or not set is the largest 64-bit number. ``compacted`` is true if brokers reject
+    records without a key.
     """
 
     max_bytes: int = _NONE
@@ -39,7 +40,9 @@ class TopicLimits:
 
     @classmethod
     def of(cls, settings: Mapping[str, str | None]) -> TopicLimits:
-        """Reads the limits from a topic's configs. A config that is missing sets no limit."""
+        """Reads the limits from ``settings``, a topic's configs. A config that is missing sets no
+        limit. If the records of the topic get the broker's time, there is no limit for timestamps.
+        """
         size, before, after = (_number(settings.get(name)) for name in (LARGEST, BEFORE, AFTER))
         if settings.get(TIMESTAMPS) == BROKERS_TIME:
             before = after = _NONE

@@ -1,7 +1,7 @@
 """Reads the fields of a dead letter from its headers.
 
-Owns: :func:`letter_fields`, and the names of the headers. Never: writing dead letters
-(``letter_writer``), Arrow.
+This module also has the beginnings of the headers' names. It does not import Arrow.
+``letter_writer`` writes dead letters.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _NUMBER: Final = re.compile("-?[0-9]{1,19}")
 
 
 def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str | int | None]:
-    """Reads the fields of a dead letter from its headers. The result maps each field's name to its
-    value.
+    """Reads the fields of a dead letter from its headers. Returns a dict with the fields code,
+    reason, topic, batch, row and message.
 
     A field is None if the record does not have the header for this field: not every program that
     writes dead letters writes all headers. If a header occurs several times, the last one counts.

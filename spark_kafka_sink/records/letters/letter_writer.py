@@ -1,14 +1,16 @@
-"""Converts bad rows (rows that can't be sent) to dead letters. A dead letter is a record for
-another topic. It has the reason why the row can't be sent.
+"""Converts rows that can't be sent to dead letters. A dead letter is a record for another topic. It
+has the reason why the row can't be sent.
 
-Owns: :class:`LetterWriter`, which makes the dead letters of many rows in one pass. A dead letter
-has Kafka Connect's headers ``__connect.errors.*``, headers of this package, and those parts of the
-row's value, timestamp and headers that can be sent. Never: the choice of the bad rows
-(``bad_rows``), sending dead letters, the limit on their number.
+:class:`LetterWriter` makes the dead letters of many rows in one pass. A dead letter has Kafka
+Connect's headers ``__connect.errors.*``, headers of this package, and those parts of the row's key,
+value, timestamp and headers that can be sent.
 
 The row's own headers come first, then the headers about the error. If the row already has a header
 with the same name, both headers are kept, and the last one counts, as in Connect. Some headers have
-the same value for all rows of a finding. Other headers have a separate value for each row.
+the same value for all rows with the same finding (``bad_rows``). Other headers have a separate
+value for each row.
+
+This module does not choose the rows (``bad_rows`` does), send dead letters, or limit their number.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ _REST = len(_TRUNCATED) + len(sized(b"false")) + 1 + 2 * 5
 
 @dataclass(frozen=True, slots=True)
 class LetterWriter:
-    """Makes dead letters from rows.
+    """Converts rows that can't be sent to dead letters: records for the dead-letter topic.
 
     ``options`` are the options for dead letters. ``limits`` are the limits of the producer and of
     the dead-letter topic. ``connector``, ``task`` and ``batch_id`` are written into headers.
@@ -67,8 +69,10 @@ class LetterWriter:
         """Converts ``rows`` to dead letters.
 
         ``found[which[i]]`` is the reason why row i can't be sent, and ``numbers[i]`` is the number
-        of row i within the task. Raises RecordTooLargeError for a row whose key and headers are too
-        large even without a value.
+        of row i within the task. The end of a value is cut off if the value is larger than the
+        options or the limits allow. A timestamp that the dead-letter topic would reject is replaced
+        by ``now_ms`` (milliseconds since the epoch). Raises RecordTooLargeError for a row with a
+        key and headers that are too large even without a value.
         """
         sizes = np.full(rows.rows, -1) if rows.value is None else sizes_of(rows.value)
         named = self._headers(rows, found, numbers, sizes)
@@ -128,8 +132,8 @@ class LetterWriter:
 
 
 def asked_topics(topic: pa.DictionaryArray) -> pa.Array:
-    """The topic of each row as bytes. A topic that is too long is cut. Null for a row without a
-    topic.
+    """Converts a topic column to the bytes of each row's topic. A topic of more than 1000 bytes is
+    cut. Null for a row without a topic.
     """
     names = topic.dictionary.cast(pa.binary())
     return pc.binary_slice(names, 0, _MOST_OF_A_TOPIC).take(topic.indices)
@@ -162,8 +166,8 @@ def _add_header(pieces: RowPieces, name: bytes, value: _Value, which: Int64s) ->
 
 
 def _slices(array: pa.Array, begin: Int64s, end: npt.NDArray[np.integer]) -> pa.Array:
-    """For each row i, the bytes ``begin[i]`` to ``end[i]`` of the array's data buffer. Nulls stay
-    null.
+    """For each row i, the bytes ``begin[i]`` to ``end[i] - 1`` of the array's data buffer. Nulls
+    stay null.
     """
     bounds = np.stack((begin, end), axis=1).reshape(-1)
     between = binary_of(bounds, array.buffers()[2])

@@ -1,11 +1,8 @@
 """Finds rows that the producer or a broker would reject, because of their size or timestamp.
 
-Owns: :class:`RowLimits`, which finds these rows before they are sent. Never: other checks of rows
-(``record_columns``), raising an error.
-
-Only writes with dead letters use this check. Other writes fail at the first such row: the encoder
-raises an error for a row that is too large for the producer. If a broker rejects a row, the task
-fails.
+Only writes with dead letters use this check, before the rows are sent. Other writes fail at the
+first such row: the encoder raises an error for a row that is too large for the producer. If a
+broker rejects a row, the task fails. ``record_columns`` has the other checks of rows.
 """
 
 from __future__ import annotations
@@ -33,8 +30,8 @@ from spark_kafka_sink.records.varint import Int64s, highest, lowest
 
 @dataclass(frozen=True, slots=True)
 class RowLimits:
-    """The limits for a row's size and timestamp. They are set by the producer's options
-    (``config``) and by the row's topic.
+    """Finds the rows that exceed the limits for size and timestamp. The producer's options
+    (``config``) and the row's topic set these limits.
     """
 
     config: ProducerConfig
@@ -43,7 +40,7 @@ class RowLimits:
     @property
     def most_content(self) -> int:
         """The largest content of a record, in bytes, that the producer and the topic accept without
-        compression. (``record_encoder.content_sizes`` defines the content of a record.)
+        compression. The content is the record without its length, attributes and deltas.
         """
         limits = self.config.max_request_size, self.config.buffer_memory, self.topic.max_bytes
         return min(limits) - JAVA_OVERHEAD
@@ -85,8 +82,11 @@ class RowLimits:
 
 
 def outside(times: Int64s, topic: TopicLimits, now_ms: int) -> Mask:
-    """The mask of the timestamps (in ms) that the brokers would reject. Such a timestamp is outside
-    of the topic's limits around ``now_ms``, or negative.
+    """The mask of the timestamps that the brokers would reject. ``times`` and ``now_ms`` are
+    milliseconds since the epoch.
+
+    The mask is true for a timestamp that is negative, earlier than ``topic.before_ms`` before
+    ``now_ms``, or later than ``topic.after_ms`` after ``now_ms``.
     """
     earliest, latest = max(now_ms - topic.before_ms, 0), min(now_ms + topic.after_ms, 2**63 - 1)
     if lowest(times, initial=latest) >= earliest and highest(times, initial=earliest) <= latest:
