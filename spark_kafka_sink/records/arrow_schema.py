@@ -1,8 +1,8 @@
 """Converts the Arrow record batches that a caller passes to ``send_batch`` to columns of records.
 
-Owns: the choice of the columns of an Arrow schema that are the key, the value and so on. The rules
-and the error messages are the same as for a DataFrame (``datasource/write/schema.py``). This module
-belongs to step 3 of a record's way (DESIGN.md). Never: values of rows (``record_columns``).
+The name of a column determines whether it is the key, the value and so on. The rules and the error
+messages are the same as for a DataFrame (``datasource/write/schema.py``). This module belongs to
+step 3 of a record's way (DESIGN.md). It does not check the values of rows: ``record_columns`` does.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _TIMESTAMP = "timestamp or int64 (milliseconds since the epoch)"
 def plan_batch(schema: pa.Schema, topic: str | None) -> ColumnPlan:
     """Determines which columns of ``schema`` are the key, the value and so on.
 
-    If ``topic`` is given, a column ``topic`` is not used. Raises SchemaError if a column is missing
-    or has a wrong type.
+    ``topic`` is the topic of all rows. If ``topic`` is None, each row has its topic in the column
+    ``topic``. Otherwise a column ``topic`` is not used. Raises SchemaError if a required column is
+    missing or a column has a wrong type.
     """
     topic = None if topic is None else topic.strip()
     topic_column = None
@@ -57,8 +58,10 @@ def plan_batch(schema: pa.Schema, topic: str | None) -> ColumnPlan:
 
 
 class ArrowBatchReader:
-    """Converts Arrow record batches to columns of records. For consecutive batches with the same
-    schema, the roles of the columns are determined only once.
+    """Converts Arrow record batches to columns of records.
+
+    Consecutive batches often have the same schema and topic. For these batches, the object
+    determines only once which column is the key, the value and so on.
     """
 
     __slots__ = ("_last",)
@@ -78,7 +81,10 @@ class ArrowBatchReader:
 
     def columns(self, batch: object, topic: str | None, now_ms: int) -> RecordColumns:
         """Converts ``batch``, a pyarrow.RecordBatch, to columns of records. Raises SchemaError for
-        a wrong schema, and DataError for a wrong row.
+        a wrong schema, and DataError for a row that can't be sent.
+
+        ``topic`` is the topic of all rows, or None if the batch has a column ``topic``. Rows with a
+        null timestamp get the timestamp ``now_ms`` (milliseconds since the epoch).
         """
         rows = self.checked(batch)
         last = self._last

@@ -1,11 +1,12 @@
 """Divides the rows of a chunk into slices, one for each record batch.
 
 A *chunk* is a part of an Arrow batch, at most 4 or 8 MiB. All rows of a chunk are encoded together.
-They are grouped by topic partition.
+They are grouped by topic partition. A *slice* has consecutive rows of one group that go into the
+same record batch.
 
-Owns: :func:`cut`, which cuts each group at the rows at which a record batch becomes full. It cuts
-all groups in one pass, and computes the offset and timestamp deltas. Never: bytes
-(``record_encoder``), the accumulator's state (passed in as positions).
+:func:`cut` cuts each group at the rows at which a record batch becomes full. It cuts all groups in
+one pass, and computes the offset and timestamp deltas. The caller passes the state of the open
+batches as positions. This module does not encode records: ``record_encoder`` does.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ class Cuts:
     * ``generations``: the number of the open batch that the slice continues, or 0 for a new batch.
     * ``last``: true if the batch is full after the slice.
     * ``first_offsets``: the offset delta of the slice's first record.
-    * ``bases``: the base timestamp of the slice's batch.
-    * ``max_timestamps``: the latest timestamp of the slice's records.
+    * ``bases``: the base timestamp of the slice's batch, in ms.
+    * ``max_timestamps``: the latest timestamp of the slice's records, in ms.
 
-    ``offset_deltas`` and ``timestamp_deltas`` have an item for each row, or are one number for all
-    rows.
+    ``offset_deltas`` and ``timestamp_deltas`` (in ms) have an item for each row, or are one number
+    for all rows.
     """
 
     groups: Int64s
@@ -69,10 +70,11 @@ def cut(
 ) -> Cuts:
     """Cuts each group of rows into slices, so that each slice fits into one record batch.
 
-    Group g has the rows ``bounds[g]`` to ``bounds[g + 1] - 1``. ``positions[g]`` is the position in
-    the open batch of group g's partition. ``raw_limits`` is the number of record bytes that fit
-    into a new batch, for each group or for all groups. ``content`` has the size of each record in
-    bytes, without length, attributes and deltas. Without ``timestamps``, all rows have ``now_ms``.
+    Group g has the rows ``bounds[g]`` to ``bounds[g + 1] - 1``, and belongs to one topic partition.
+    ``positions[g]`` is the position in the open batch of this partition. ``raw_limits`` is the
+    number of record bytes that fit into a new batch, for each group or for all groups. ``content``
+    has the size of each record in bytes, without length, attributes and deltas. ``timestamps`` are
+    in ms. Without ``timestamps``, all rows have ``now_ms``.
 
     For the length, the attributes and the deltas of a record, the largest possible size is assumed.
     So a batch never exceeds its limit. Exception: a record above the limit is alone in its batch.

@@ -1,7 +1,6 @@
 """Joins small Arrow record batches into larger ones.
 
-Owns: :class:`BatchJoiner`. Never: the number of rows that a joined batch should have, because the
-producer chooses it.
+The producer determines how many rows a joined batch should have. This module does not.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ class BatchJoiner:
     batches.
 
     A batch is copied only if it is joined. A joined batch has at most the rows and bytes of one
-    chunk. Batches with dictionary or run-end encoded columns are not joined: when their rows are
-    decoded, they can need more memory than in Arrow. ``now_ms`` is a monotonic clock.
+    chunk (the rows that the producer encodes together). Batches with dictionary or run-end encoded
+    columns are not joined: when their rows are decoded, they can need more memory than in Arrow.
+    ``now_ms`` returns the time of a monotonic clock in ms.
 
     ``waiting(delay_ms)`` is the producer's method ``waiting_for_input``. It returns a context
     manager, which is open while this object waits for the next Arrow batch. In this time, the
@@ -54,10 +54,13 @@ class BatchJoiner:
     def next(self, size: ChunkSize) -> pa.RecordBatch | None:
         """Returns the next batch, or None at the end of the iterable.
 
-        If a batch has fewer than ``size.wanted_rows`` rows, the next batches are joined to it. A
-        next batch is joined only if it arrives within :data:`HOLD_MS` and still fits into the same
-        chunk. If the iterator raises an exception, the calls first return all batches from before
-        the exception. Then a call raises the exception.
+        If a batch has fewer than ``size.wanted_rows`` rows, the next batches are joined to it.
+        Another batch is requested from the iterable only within 100 ms (:data:`HOLD_MS`) after the
+        call. A batch with another schema is not joined. The joined batch has at most
+        ``size.max_rows`` rows and ``size.max_bytes`` bytes.
+
+        If the iterable raises an exception, the calls first return all batches from before the
+        exception. Then a call raises the exception.
         """
         if self._error is not None:
             raise self._error
@@ -94,8 +97,8 @@ class BatchJoiner:
         return first if len(joined) == 1 else _concatenated(joined)
 
     def _may_expand(self, schema: pa.Schema) -> bool:
-        """True if a column of this schema has dictionaries or run-end encoded values. When they are
-        decoded, rows of such a column can need more memory than in Arrow.
+        """True if a column of this schema has dictionaries or run-end encoded values. When such a
+        column is decoded, its rows can need more memory than in Arrow.
 
         The result is cached, because a schema can have hundreds of columns, and most batches have
         the same schema.

@@ -1,7 +1,7 @@
 """The roles of a DataFrame's columns: which column is the key, the value and so on. The driver
-determines them once, and every task uses them.
+determines the roles once, and every task uses them.
 
-Owns: :class:`ColumnPlan`. Never: Arrow or numpy. Spark often starts a new process for planning or
+This module does not import Arrow or numpy. Spark often starts a new process for planning or
 committing. Such a process does not need Arrow, and loading Arrow would take half a second.
 """
 
@@ -38,8 +38,10 @@ class NamedColumn:
 
 @dataclass(frozen=True, slots=True)
 class ComposedColumns:
-    """Columns that together form a record's key or value.
+    """The columns that together form a record's key or value, and the form of this key or value.
 
+    * ``columns``: the columns, in the order of the fields in the key or value.
+    * ``format``: the format of the key or value, such as JSON, Avro or text.
     * ``is_struct``: true if the only column is a struct, and the key or value has the fields of
       this struct. If the struct is null, the key or value is null.
     * ``encoding``: how to encode the columns, for a format with a schema. If ``is_bare`` is true,
@@ -93,10 +95,12 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan:
-    """The roles of a change feed's columns. The driver determines them once.
+    """The roles of a change feed's columns. The driver determines the roles once.
 
     In a task, the sink appends columns to the columns of Spark's batch, in this order: the fields
-    of the row (``row_fields``), the five columns of the envelope, the marks (``records/changes/``).
+    of the row (``row_fields``), the five columns of Debezium's envelope, and the column of marks.
+    If ``envelope`` is None, there are no columns of an envelope. A *mark* shows what becomes of a
+    row: a record, a tombstone, or no record, because the row can't be sent.
 
     * ``column``: the index of the column with the types of changes.
     * ``width``: the number of columns of Spark's batch.
@@ -117,15 +121,15 @@ class ChangePlan:
 
     @property
     def envelope_at(self) -> int:
-        """The index of the first of the envelope's five columns. The five columns come after the
-        fields of the row.
+        """The index of the first of the five columns of Debezium's envelope. These columns come
+        after the fields of the row.
         """
         return self.width + self.row_fields
 
     @property
     def marks(self) -> int:
-        """The index of the last column, which has the mark of each row. A mark means a record, a
-        tombstone, or the reason why the row can't be sent.
+        """The index of the last column, which has the mark of each row: a number that means a
+        record, a tombstone, or the reason why the row can't be sent.
         """
         return self.envelope_at + (0 if self.envelope is None else len(ENVELOPE))
 
@@ -150,8 +154,9 @@ class ColumnPlan:
     ``value`` or ``headers`` has these columns. In this case, ``key_column``, ``value_column`` or
     ``headers_column`` is None.
 
-    * ``keys_required``: true if a null key is an error, because brokers would reject a record with
-      a null key.
+    * ``on_null_value``: the treatment of rows with a null value.
+    * ``keys_required``: true if a null key is an error. This is so for a compacted topic, because
+      brokers would reject the record, and for a change feed.
     * ``log_topics``: the topics of commit logs. A row with such a topic is an error.
     * ``changes``: the plan of a change feed. None if the rows are not changes.
     """

@@ -1,10 +1,9 @@
-"""Compresses the records of a batch, compatible with Kafka's Java client.
+"""Compresses and decompresses the records of a batch, compatible with Kafka's Java client.
 
-Owns: :class:`Codec` (type and level), decompression with a size limit, and
-:class:`CompressionRatioEstimator` (Java's class). Never: batches.
-
-The records of a batch are one compressed stream. Every codec releases Python's interpreter lock
-while it works.
+:class:`Codec` is a compression type with its level. :class:`CompressionRatioEstimator` is Java's
+class with the same name. The records of a batch are one compressed stream. Every codec releases
+Python's interpreter lock while it works. This module does not read or write the header of a batch:
+``record_batch`` does.
 """
 
 from __future__ import annotations
@@ -341,10 +340,11 @@ _RISE, _FALL = 0.05, 0.005
 
 class CompressionRatioEstimator:
     """Estimates the compression ratio of a topic's next batch from the ratios of the topic's
-    earlier batches. The first estimate is 1 (no compression).
+    earlier batches with the same compression type. The first estimate is 1 (no compression).
 
-    Two threads can update the estimate at the same time, because there is no lock. If one update
-    overwrites another, only the ratio of one batch is lost.
+    The ratio is the compressed size divided by the raw size. Two threads can update the estimate at
+    the same time, because there is no lock. If one update overwrites another, only the ratio of one
+    batch is lost.
     """
 
     __slots__ = ("_ratios",)

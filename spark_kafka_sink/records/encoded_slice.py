@@ -1,6 +1,9 @@
-"""The values that ``records`` and the accumulator exchange: positions in open batches, and slices.
+"""The values that the encoder of columns and the accumulator exchange: positions in open batches,
+and slices.
 
-A *slice* consists of encoded records for one record batch.
+A *slice* consists of encoded records for one record batch. A *chunk* is a part of an Arrow batch,
+at most 4 or 8 MiB. All rows of a chunk are encoded together, into one buffer. Then the buffer is
+cut into slices.
 """
 
 from __future__ import annotations
@@ -47,11 +50,12 @@ def open_positions(numbers: Sequence[int]) -> OpenPositions:
 class EncodedSlice(NamedTuple):
     """Encoded records of one partition, for one record batch.
 
-    * ``data``: the bytes, as a view of a part of the chunk's buffer. The view keeps the whole
-      buffer in memory (rule R5 of DESIGN.md).
+    * ``data``: the bytes, as a view of a part of the chunk's buffer. The chunk is all rows that
+      were encoded together. The view keeps the whole buffer in memory (rule R5 of DESIGN.md).
     * ``generation``: the number of the open batch that the records continue. 0 for a new batch.
     * ``first_offset_delta``: the offset delta of the first record.
-    * ``base_timestamp``: the timestamp from which the timestamp deltas are counted.
+    * ``base_timestamp``: the timestamp in ms from which the timestamp deltas are counted.
+    * ``max_timestamp``: the latest timestamp of the records in ms.
     * ``last``: true if the batch is full after these records.
     * ``first_row``: the index of the slice's first row among the rows of the chunk, when these are
       ordered by partition. It is used to encode the slice again.
@@ -73,8 +77,9 @@ class EncodedSlice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EncodedSlices:
-    """The slices of a chunk, in order. Each field has an item for each slice. The item is the value
-    of the field with the same meaning in :class:`EncodedSlice`.
+    """All slices of a chunk, in order, as columns. (A chunk is all rows that were encoded
+    together.) Each field has an item for each slice: the value of the field with the same meaning
+    in :class:`EncodedSlice`.
 
     The bytes of slice i are ``buffers[i][starts[i] : ends[i]]``. There is no object for each slice,
     because a chunk can have slices for a thousand partitions. Python's garbage collector would have

@@ -1,8 +1,9 @@
-"""Joins byte strings from many Arrow columns in one buffer.
+"""Reads the buffers of Arrow columns as numpy arrays, and joins byte strings from many columns in
+one buffer.
 
-Owns: the lengths and nulls of Arrow binary columns as numpy arrays, the items of list columns, and
-:class:`Gather`, which joins byte strings of many columns in any order of rows. Never: the meaning
-of the bytes.
+The functions return the lengths and nulls of binary columns, and the items of list columns.
+:class:`Gather` joins byte strings of many columns in any order of rows. This module does not know
+the meaning of the bytes.
 
 Arrow copies the strings with its type *binary view*. A binary view array has an entry of 16 bytes
 for each string: the string itself if it has up to 12 bytes, otherwise a buffer's index and an
@@ -47,8 +48,8 @@ def offsets_of(array: pa.Array) -> Indices:
     """The ``len(array) + 1`` offsets of an array of binary, string or list type, or of its large
     variant.
 
-    The offsets are not copied. If the array is a slice, the offsets still count from the start of
-    the data buffer.
+    The result is an int32 or int64 array that shares the memory of ``array``. If ``array`` is a
+    slice, the offsets still count from the start of the data buffer.
     """
     dtype, width = _WIDE if array.type.id in _LARGE else _NARROW
     buffer = array.buffers()[1]
@@ -58,8 +59,10 @@ def offsets_of(array: pa.Array) -> Indices:
 
 
 def list_items(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """The items of all rows of a list or map array in one array, and offsets. Row i has the items
-    ``offsets[i]`` to ``offsets[i + 1] - 1``.
+    """Returns the items of all rows of a list or map array in one array, and an int64 array of
+    offsets.
+
+    Row i has the items ``offsets[i]`` to ``offsets[i + 1] - 1``. A null row has no items.
     """
     valid = valid_of(array)
     if valid is not None and (np.diff(offsets_of(array))[~valid] != 0).any():
@@ -71,13 +74,17 @@ def list_items(array: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
 
 
 def data_of(array: pa.Array) -> npt.NDArray[np.uint8]:
-    """The whole data buffer of a binary array, as a numpy array of bytes, without a copy."""
+    """The whole data buffer of a binary array, as a numpy array of bytes, without a copy. If the
+    array is a slice, the buffer also has the bytes of other rows.
+    """
     buffer = array.buffers()[2]
     return np.empty(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
 
 
 def valid_of(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """The mask of the values that are not null. The result is None if no value is null."""
+    """The mask of the values that are not null, with a boolean for each row. None if no value is
+    null.
+    """
     if array.null_count == 0:
         return None
     if pa.types.is_null(array.type):
@@ -114,8 +121,8 @@ def sizes_of(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def span_of(array: pa.Array) -> int:
-    """An upper bound of the size of all values together, in bytes. For most types, this function
-    does not look at each row.
+    """An upper bound of the size of all values together, in bytes. This function reads only the
+    first and the last offset, except for the view types of Arrow.
     """
     if array.type.id == _VIEW:
         return int(lengths_of(array).sum())
@@ -124,8 +131,9 @@ def span_of(array: pa.Array) -> int:
 
 
 def filtered_views(array: pa.Array, kept: npt.NDArray[np.bool_]) -> pa.Array:
-    """The entries of a binary array for which ``kept`` is true. The result has views of the same
-    bytes. If this version of Arrow can't cast views, the result has copies.
+    """The entries of a binary array for which the mask ``kept`` is true. The result is a binary
+    view array that shares the bytes with ``array``. If this version of Arrow can't cast views, the
+    result is a copy with the type of ``array``.
     """
     if not VIEWS_WORK:
         return array.filter(bools(kept))
@@ -175,8 +183,9 @@ def binary_array(texts: Sequence[bytes]) -> pa.Array:
 def integers(
     values: npt.NDArray[np.integer], valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Converts a numpy array to Arrow integers. Does not call pa.array(), which would import pandas
-    if it is installed.
+    """Converts a numpy array to Arrow integers. A value is null if ``valid`` is false for it.
+
+    This function does not call pa.array(), which would import pandas if pandas is installed.
     """
     buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(values))]
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), buffers)
@@ -200,7 +209,9 @@ class Gather(Protocol):
     """
 
     def put_packed(self, slots: Slots, parts: Packed) -> None:
-        """Puts a string of at most 8 bytes into each of ``slots``."""
+        """Puts a string of at most 8 bytes into each of ``slots``. ``parts`` has a string for each
+        slot, or one string for all slots.
+        """
         ...
 
     def put_packed_pair(self, slots: Slots, first: Packed, second: Packed) -> None:
@@ -210,7 +221,7 @@ class Gather(Protocol):
         ...
 
     def put_column(self, slots: Slots, array: pa.Array, rows: Indices | None) -> None:
-        """Puts the entry ``rows[i]`` of a binary column into the slot ``slots[i]``. If ``rows`` is
+        """Puts the entry ``rows[i]`` of a binary column into slot i of ``slots``. If ``rows`` is
         None, puts entry i into this slot. A null becomes an empty string.
         """
         ...
@@ -246,8 +257,8 @@ _scratch = _Scratch()
 class ViewGather:
     """A :class:`Gather` that builds Arrow binary views. Only the cast in :meth:`join` copies bytes.
 
-    The memory for the views belongs to the thread. So a thread must call :meth:`join` of one
-    instance before it creates the next.
+    All instances of a thread use the same memory for the views. So a thread must call :meth:`join`
+    of one instance before it creates the next.
     """
 
     def __init__(self, slots: int) -> None:

@@ -1,10 +1,12 @@
 """Decodes fetched batches of a log: records, and transaction markers.
 
-Owns: :func:`read_batches`, which finds records by their keys. This function trusts no input,
-because other clients can write to the topic. Never: fetching the bytes
-(``protocol/log_requests.py``), the meaning of a record, the outcome of transactions
-(``transactions/commit_log/log_reader.py``). Only the driver uses this module, to read a few records
-of its commit log. So records are decoded one by one.
+:func:`read_batches` finds records by their keys. It trusts no input, because other clients can
+write to the topic. It decodes records one by one, in Python, because its callers need few records,
+such as the records of the commit log. :func:`whole_batches` yields batches with undecoded records,
+for callers that read whole topics.
+
+This module does not fetch the bytes (``protocol/log_requests.py`` does). It does not know the
+outcome of transactions, or the meaning of a record.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class LogRecord:
     """A record of a log.
 
     ``timestamp`` is in milliseconds since the epoch. For topics with LogAppendTime, ``timestamp``
-    is the broker's time. ``headers`` are only read for dead letters.
+    is the broker's time. ``headers`` are empty in the records of :func:`read_batches`.
     """
 
     offset: int
@@ -78,11 +80,10 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """A record batch of the log. ``header`` is its header. ``section`` has its records, often
-    compressed.
+    """A record batch of the log, with its records still encoded.
 
-    Compaction can remove records from a batch, even all records. The batch keeps its range of
-    offsets.
+    ``section`` has the records, often compressed. Compaction can remove records from a batch, even
+    all records. The batch keeps its range of offsets.
     """
 
     header: BatchHeader
@@ -99,8 +100,14 @@ class LogBatch:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The reason why the record at ``offset`` can't be read. All later records of the same batch
-    can't be read either. ``reason`` is one line of text, and contains no bytes of the log.
+    """The reason why a batch, or the record of a batch at ``offset``, can't be read. All later
+    records of the same batch can't be read either.
+
+    There are two groups of reasons. First, the batch has an impossible length, a wrong checksum or
+    an invalid header, or can't be decompressed, or its offsets overlap those of an earlier batch.
+    Second, a record is malformed, or the wanted records are too large. The second group is only
+    found in a batch that possibly has a wanted record. ``reason`` is one line of text, and contains
+    no bytes of the log.
     """
 
     offset: int
@@ -109,7 +116,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
-    """A batch of the log, with the records whose keys the caller wants.
+    """A batch of the log, with the records that the caller wants.
 
     ``producer_id`` is -1 if the producer is not idempotent. If ``control`` is true, the batch is a
     control batch: ``marker`` is its transaction marker, or None for a control record of another
@@ -145,8 +152,8 @@ def read_batches(
     *,
     transactional: bool = True,
 ) -> Iterator[ReadBatch]:
-    """Yields the batches of ``fetched``, each with the records for whose key ``wanted`` returns
-    true.
+    """Yields the batches of ``fetched``, each with the records that have a wanted key:
+    ``wanted(key)`` is true.
 
     Batches that end before the fetch offset are left out. Records are returned even if their
     transaction is not committed. If ``transactional`` is true, records are read only from
@@ -158,12 +165,11 @@ def read_batches(
     ``mention`` is skipped without decoding its records. Values are decoded only for wanted keys, up
     to about ``max_kept`` bytes per batch.
 
-    Some batches can't be read: they are too large, have malformed records or a wrong checksum, or
-    can't be decompressed. If such a batch contains ``mention``, it is yielded with ``unreadable``.
-    Otherwise this batch counts as a batch without wanted records. The reading of one batch stops
-    after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records, which takes less than a second.
-    If a batch has an impossible length, the iteration ends. No content of the log raises an error.
-    Raises IllegalStateError if ``fetched`` has an error code.
+    A batch that can't be read is yielded with ``unreadable``. After a batch with an impossible
+    length, or with offsets that overlap those of an earlier batch, the iteration ends. The reading
+    of one batch stops after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records, which takes
+    less than a second. Later records of this batch are left out. No content of the log raises an
+    error. Raises IllegalStateError if ``fetched`` has an error code.
     """
     if fetched.error is not ErrorCode.NONE:
         raise IllegalStateError(f"a fetch that failed with {fetched.error.name} has no records")

@@ -1,10 +1,8 @@
-"""The nodes. They describe how columns are encoded in a format with a schema. The driver makes the
-nodes from a schema. Tasks encode columns with the nodes, and do not need the schema.
+"""Describes how columns are encoded in a format with a schema, such as Avro.
 
-A node is an encoding for one type, such as :class:`Number`. Nodes for structs and lists contain
-other nodes.
-
-Owns: the nodes. Never: Arrow (``formats/binary/encoder`` encodes the columns), a schema.
+A *node* is an encoding for one type, such as :class:`Number`. Nodes for structs and lists contain
+other nodes. The driver makes the nodes from a schema. Tasks encode columns with the nodes, and do
+not need the schema. This module does not encode columns: ``formats/binary/encoder`` does.
 """
 
 from __future__ import annotations
@@ -156,6 +154,8 @@ class Items:
       a zero byte. An empty list is only the zero byte.
     * ``packed``: if not empty, the list is written in Protobuf's packed form: the bytes ``packed``
       (the tag), the size of all items in bytes, and the items. An empty list is not written.
+
+    If neither is set, only the items are written, one after another.
     """
 
     item: Value
@@ -172,11 +172,12 @@ ITEMS: Final = -1
 class JsonText:
     """Encodes a column as JSON, in the same form as ``valueFormat=json``.
 
-    A path is a tuple of indexes of fields. In a path, :data:`ITEMS` means the items of a list or
-    the values of a map. ``kept`` are the paths of fields whose nulls are written as ``null``. All
-    other null fields are left out. ``required`` are the values that must not be null, as triples:
-    the path of the value, the name of the value, and the end of the error message. A row with a
-    null in such a value is refused.
+    The path of a value is a tuple of indexes of fields. In a path, :data:`ITEMS` means the items of
+    a list or the values of a map. ``kept`` are the paths of fields that are written as ``null`` if
+    they are null. All other null fields are left out.
+
+    ``required`` are the values that must not be null, as triples: the path of the value, the name
+    of the value, and the end of the error message. A row with a null in such a value is refused.
     """
 
     required: tuple[tuple[tuple[int, ...], str, str], ...]
@@ -201,12 +202,12 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Encodes a value that can be null. If the value is not null, the bytes ``branch`` are written
-    first. Then ``node`` encodes the value. For a null, the bytes in the field ``null`` are written.
-    If the field ``null`` is None, a row with a null is refused.
+    """Encodes a value that can be null: the bytes ``branch``, and then the value with ``node``.
 
-    ``branch`` selects the branch of an Avro union, or is the tag of a Protobuf field. ``zeros`` has
-    the default of a Protobuf field without presence: a value in ``zeros`` is not written at all.
+    For a null, only the bytes in the field ``null`` are written. If the field ``null`` is None, a
+    row with a null is refused. ``branch`` selects the branch of an Avro union, or is the tag of a
+    Protobuf field. ``zeros`` has the default of a Protobuf field without presence: a value in
+    ``zeros`` is written like a null.
     """
 
     node: Node

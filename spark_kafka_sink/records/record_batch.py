@@ -1,9 +1,9 @@
 """The format of a record batch, version 2 (Java's ``DefaultRecordBatch``).
 
-Owns: the 61-byte header, which is written when a batch is taken out of the accumulator for sending;
-the checksum in the header; the split of a batch that a broker found too large. Never: the encoding
-of records by columns (``record_encoder``). The split reads record by record, which is slow. But a
-split is rare: only a batch that a broker has rejected as too large is split.
+This module writes and parses the 61-byte header of a batch, with its checksum. The header is
+written when a batch is taken out of the accumulator for sending. This module also splits a batch
+that a broker has rejected as too large. The split reads record by record, which is slow, but a
+split is rare. Records are not encoded here, but in ``record_encoder``.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def _crc32c(*buffers: Buffer) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """The parsed header of a batch, after its length, magic and checksum were checked.
+    """The parsed header of a batch, after its length, magic and checksum were checked. Timestamps
+    are in ms.
 
     ``checksum`` is the CRC-32C (unsigned) of all bytes after the checksum. Usually it is still the
     checksum that the producer wrote, because brokers do not change these bytes. Brokers change a
@@ -182,8 +183,8 @@ def parse_header(data: Buffer) -> BatchHeader:
 
 @dataclass(frozen=True, slots=True)
 class RecordSection:
-    """The uncompressed records of one batch, without the header of the batch. Also has the values
-    that the header needs.
+    """The uncompressed records of one batch, and the values about these records that the batch's
+    header needs. Timestamps are in ms.
     """
 
     data: bytes

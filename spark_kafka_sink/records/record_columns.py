@@ -1,10 +1,12 @@
 """Converts Arrow columns to the types that Kafka needs. This is step 3 of a record's way
 (DESIGN.md).
 
-Owns: :class:`RecordColumns` (topic, partition, key, value, headers and timestamp of many rows,
-after nulls and types are handled) and :func:`from_record_batch`, which converts an Arrow batch.
-Never: the choice of the columns that are the key, the value and so on (``column_plan``), the choice
-of partitions (``partitioners``), bytes of records (``record_encoder``), a loop over rows.
+:class:`RecordColumns` has the topic, partition, key, value, headers and timestamp of many rows,
+after nulls and types are handled. :func:`from_record_batch` converts an Arrow batch to
+RecordColumns, without a loop over rows.
+
+Other modules do the other steps. ``column_plan`` has the columns that are the key, the value and so
+on. ``partitioners`` chooses partitions, and ``record_encoder`` encodes the records.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ChunkSize:
-    """The limits of a chunk. (The rows of a chunk are encoded together.) A chunk has at most
+    """The limits of a chunk. A chunk is the rows that the producer encodes together. It has at most
     ``max_rows`` rows, and at most ``max_bytes`` bytes before encoding.
 
     The encoding is efficient for ``wanted_rows`` rows or more. Fewer rows should be joined with the
@@ -90,7 +92,8 @@ class RecordColumns:
       :meth:`filter`, values and headers can be views (binary_view).
     * ``headers``: each row's encoded headers section (the number of headers as a varint, and the
       headers). None if no row has headers.
-    * ``timestamp``: int64 milliseconds since the epoch. None means the time of sending.
+    * ``timestamp``: int64 milliseconds since the epoch. If it is None, each row gets the time of
+      sending.
     * ``first_row``: the index of the first row in its Arrow batch, for messages.
     """
 
@@ -126,8 +129,8 @@ class RecordColumns:
         )
 
     def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
-        """A copy of the rows with the indexes ``rows``. The copy contains only the names of its own
-        topics.
+        """A copy of the rows with the indexes ``rows``, in the order of ``rows``. The copy contains
+        only the names of its own topics.
         """
         index = integers(rows)
         return self._picked(rows, lambda column: without_views(column).take(index))
@@ -171,8 +174,8 @@ class RecordColumns:
         return total
 
     def span_bytes(self) -> int:
-        """An upper bound of the size of all keys, values and headers together, in bytes. This
-        method does not look at each row.
+        """An upper bound of the size of all keys, values and headers together, in bytes. For most
+        Arrow types, this method does not look at each row.
         """
         columns = (self.key, self.value, self.headers)
         return sum(span_of(column) for column in columns if column is not None)
@@ -183,8 +186,8 @@ class RecordColumns:
         return sum(int(lengths_of(column).sum()) for column in columns)
 
     def chunks(self, size: ChunkSize) -> Iterator[RecordColumns]:
-        """Yields parts of consecutive rows, each within the limits of ``size``. A row that is
-        larger than the limits is the only row of its part.
+        """Yields consecutive rows in parts, each within the limits of ``size``. A row with more
+        bytes than ``size.max_bytes`` is the only row of its part.
         """
         if 0 < self.rows <= size.max_rows and self.span_bytes() <= size.max_bytes:
             yield self  # as most are, after small batches were joined
@@ -218,12 +221,14 @@ def from_record_batch(
     must have built the key or value before. A row with a null timestamp gets ``now_ms`` (wall
     clock).
 
-    A row can't be sent if its topic is null or invalid, if its partition or timestamp is negative,
-    or if a header or a header's key is null. Such rows are added to ``bad``. If ``bad`` is None,
-    raises DataError for the first such row. The error names the column and the row. The result
-    still has the rows in ``bad``, because their dead letters need them. Such a row still has key,
-    value, topic, partition and the valid headers. In the result, an invalid timestamp is a negative
-    number.
+    A row can't be sent if its topic is null, invalid or a commit log, if its partition or timestamp
+    is negative, or if a header or a header's key is null. The same holds for a bigint timestamp
+    before 1980, and for a null key or value that ``plan`` does not allow. Such rows are added to
+    ``bad``. If ``bad`` is None, raises DataError for the first such row. The error names the column
+    and the row.
+
+    The result still has the rows in ``bad``, because their dead letters need them: with key, value,
+    topic, partition and the valid headers. An invalid timestamp is a negative number there.
     """
     assert not plan.names_columns, "the caller composes them"
     bad = bad or BadRows(None)
@@ -248,7 +253,8 @@ def from_record_batch(
 def rows_with_value(
     batch: pa.RecordBatch, plan: ColumnPlan
 ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64] | None]:
-    """Drops the rows whose value is null. Returns the other rows, and their indexes in ``batch``.
+    """Drops the rows with a null value, for ``onNullValue=skip``. Returns the other rows as a
+    batch, and their indexes in ``batch``.
 
     If no value is null, returns ``batch`` itself and None.
     """
@@ -261,7 +267,7 @@ def rows_with_value(
 
 
 def rows_of(batch: pa.RecordBatch, numbers: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    """A copy of the rows with the indexes ``numbers``."""
+    """Copies the rows of ``batch`` with the indexes ``numbers``, in the order of ``numbers``."""
     index = integers(numbers)
     columns = [without_views(one).take(index) for one in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

@@ -1,23 +1,23 @@
 """Groups rows by topic partition, and encodes them as record bytes. This code runs for every row.
 
-Owns: the order of rows in the output (by topic partition, otherwise unchanged) and the bytes of
-records in format v2 (Java's ``DefaultRecord``). Never: the division into batches
-(``batch_cutter``), a lock, a batch (``producer/record_accumulator``), a batch's header
-(``record_batch``).
+The output has the rows of each topic partition together, in the order of the input. The records
+have format v2 (Java's ``DefaultRecord``). ``batch_cutter`` divides the rows into batches, and
+``record_batch`` writes the header of a batch. No function here takes a lock.
 
     groups = group_rows(columns, partitions)
     slices = encode_groups(columns, groups, accumulator.positions(groups.tps), limits, now_ms, ...)
 
-A slice is encoded for the batch that was open when ``positions`` was called. It is possible that
-another thread closes this batch before the slice is appended. In this case, the accumulator does
-not append the slice, and :func:`encode_slices_again` encodes the rows of the slice for another
-batch.
+A *slice* has the encoded records of one topic partition for one record batch. It is encoded for the
+batch that was open when ``positions`` was called. It is possible that another thread closes this
+batch before the slice is appended. In this case, the accumulator does not append the slice, and
+:func:`encode_slices_again` encodes the rows of the slice for another batch.
 
-A chunk is encoded in these steps: the lengths in the columns determine the sizes of the records,
-the sizes determine the slices, and the slices determine the offset and timestamp deltas. A record
-consists of these pieces: a *head* (length, attributes, deltas and key length: mostly 8 to 12 bytes,
-packed by shifts), the key, the value's length, the value, and the headers. One Gather joins the
-pieces of all records, so that each key and value is copied only once.
+A *chunk* is the rows that are encoded together, at most 4 or 8 MiB of an Arrow batch. A chunk is
+encoded in these steps: the lengths in the columns determine the sizes of the records, the sizes
+determine the slices, and the slices determine the offset and timestamp deltas. A record consists of
+these pieces: a *head* (length, attributes, deltas and key length: mostly 8 to 12 bytes, packed by
+shifts), the key, the value's length, the value, and the headers. One Gather joins the pieces of all
+records, so that each key and value is copied only once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ _ATTRIBUTES = _NO_HEADERS = packed_bytes(b"\0")
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The rows of a chunk, grouped by topic partition. The rows of a group keep their order.
+    """The rows of a chunk, grouped by topic partition. A chunk is the rows that are encoded
+    together. The rows of a group keep their order.
 
     Group g belongs to ``tps[g]``. The indexes of the group's rows are ``order[bounds[g]:bounds[g +
     1]]``. ``order`` is None if there is only one group.
@@ -119,7 +120,8 @@ def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s
 
 def content_sizes(columns: RecordColumns) -> Int64s:
     """The size of each record in bytes, without the four parts that depend on the place of the
-    record in a batch: length, attributes, offset delta and timestamp delta.
+    record in a batch. These parts are the length, the attributes, the offset delta and the
+    timestamp delta.
     """
     return _content_sizes(columns, _key_and_value_lengths(columns))
 
@@ -181,7 +183,8 @@ def encode_groups(
     open batch. All other slices begin new batches, and their ``generation`` is 0. The first record
     of a new batch always fits.
 
-    If a record is too large to be sent, raises RecordTooLargeError before anything is encoded.
+    If a record is larger than ``max_request_size``, raises RecordTooLargeError before anything is
+    encoded.
     """
     if columns.rows == 0:
         return EncodedSlices.of(())
@@ -227,10 +230,11 @@ def encode_slices_again(
     """Encodes the rows of some slices again. The accumulator has refused these slices, because
     their open batches were closed before the slices were appended.
 
-    ``refused`` are these slices, at most one for each partition. All slices are encoded in one
-    pass, because there can be thousands of slices. ``positions`` are the current positions. If the
-    rows of a partition do not fit into one batch now, the result has several slices for this
-    partition.
+    ``refused`` are these slices, at most one for each partition. ``columns`` and ``groups`` are the
+    rows of the chunk that the slices come from. All slices are encoded in one pass, because there
+    can be thousands of slices. ``positions`` and ``raw_limits`` have an item for each refused
+    slice, with the current values. If the rows of a partition do not fit into one batch now, the
+    result has several slices for this partition.
     """
     if groups.order is None:
         (only,) = refused

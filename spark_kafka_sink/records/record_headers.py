@@ -1,9 +1,8 @@
 """Encodes a column of headers. The headers of each row become the headers section of a record.
 
-Owns: the headers section. The section has the number of headers, then for each header the key's
-length, the key, the value's length (-1 for null) and the value. The input is an Arrow array of type
-list<struct> or map. The sections of all rows are made in one pass. Never: the rest of the record
-(``record_encoder``).
+The section has the number of headers, then for each header the key's length, the key, the value's
+length (-1 for null) and the value. The input is an Arrow array of type list<struct> or map. The
+sections of all rows are made in one pass. ``record_encoder`` encodes the rest of the record.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ from spark_kafka_sink.records.varint import Int64s, Packed, pack, unsigned_sizes
 def encode_headers(
     column: pa.Array, key: pa.Array, value: pa.Array, unsendable: Mask | None = None
 ) -> pa.Array:
-    """Encodes the headers of every row of ``column``, a (large) list or map array.
+    """Encodes the headers of every row of ``column``, a (large) list or map array. Returns a
+    large_binary array with the headers section of each row.
 
     ``key`` and ``value`` are the keys and values in ``column.values``, as binary arrays. A row with
     a null list has no headers. The order of the headers and duplicate headers are kept. A value can
@@ -71,11 +71,11 @@ def check_headers(
     column: pa.Array, key: pa.Array, element: pa.Array | None, bad: BadRows
 ) -> Mask | None:
     """Finds the rows that have a null header, or a header with a null key, and adds these rows to
-    ``bad``. Returns the mask of these headers in ``column.values``. Returns None if there is no
-    such header.
+    ``bad``.
 
-    ``element`` is ``column.values`` as a struct array. It is None if ``column`` is a map, because
-    the entries of a map can't be null.
+    Returns a mask with an item for each entry of ``column.values``: true for these headers. Returns
+    None if there is no such header. ``element`` is ``column.values`` as a struct array. It is None
+    if ``column`` is a map, because the entries of a map can't be null.
     """
     unsendable: Mask | None = None
     for child, what, hint in (

@@ -1,9 +1,9 @@
 """Builds the bytes of many rows from pieces. First the first piece of every row is given, then the
 second piece of every row, and so on.
 
-Owns: :func:`gather_of`, :class:`RowPieces`, the result :class:`Payloads`, and :class:`Refusal`,
-which describes rows that can't be encoded. Never: a type, a schema, the meaning of the bytes; the
-reason for a refusal (``records/formats/``), the handling of a refused row.
+A *piece* is some of the bytes of a row, such as the length of a string, or the string itself. This
+module does not know types, schemas or the meaning of the bytes. The callers (``records/formats/``)
+also find the rows that can't be encoded, and note the reasons as :class:`Refusal`.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _WORD, _PAIR = 8, 12
 class Refusal(NamedTuple):
     """Rows that can't be encoded, with the reason.
 
-    ``rows`` is the mask of these rows. ``column`` is the path of the value that can't be encoded,
-    such as ``address.city``. ``reason`` is the rest of the error's sentence, such as "is null".
-    ``reason`` does not contain the value.
+    ``rows`` is the mask of these rows, with a boolean for each row. ``column`` is the path of the
+    value that can't be encoded, such as ``address.city``. ``reason`` is the rest of the error's
+    sentence, such as "is null". ``reason`` does not contain the value.
     """
 
     rows: Mask
@@ -55,8 +55,8 @@ class Payloads(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One piece per row, taken from a binary column: the piece of row i is the column's entry
-    ``rows[i]``. If ``rows`` is None, the piece of row i is the column's entry i.
+    """One piece (some bytes) for each row, taken from a binary column: the piece of row i is the
+    column's entry ``rows[i]``. If ``rows`` is None, the piece of row i is the column's entry i.
     """
 
     array: pa.Array
@@ -72,9 +72,11 @@ Piece = Packed | Column
 
 
 def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
-    """Creates a Gather, and puts all pieces of all rows into it, in as few slots as possible.
+    """Creates a Gather, and puts all pieces of all rows into it, in as few slots as possible. The
+    caller then joins the slots to one buffer.
 
-    ``more`` is the number of additional slots at the end. The caller fills these slots.
+    Each of ``pieces`` has some bytes for every row. ``more`` is the number of additional slots at
+    the end. The caller fills these slots.
     """
     slots = _slots(pieces)
     width = len(slots)
@@ -118,8 +120,11 @@ def _pairs(words: list[Packed]) -> Iterator[Packed | tuple[Packed, Packed]]:
 
 
 class RowPieces:
-    """Collects the bytes of ``rows`` rows. Each call of an ``add_...`` method appends a piece to
-    every row.
+    """Collects the bytes of ``rows`` rows. Each call of an ``add_...`` method appends bytes, called
+    a piece, to every row.
+
+    ``refusals`` has the rows that can't be encoded. Such rows still have bytes, which have no
+    meaning.
     """
 
     def __init__(self, rows: int) -> None:
@@ -137,6 +142,9 @@ class RowPieces:
     def add_packed(self, parts: Sequence[Packed], where: Mask | None = None) -> None:
         """Appends a short string to every row. Each row has its own string. If ``where`` is given,
         appends strings only to the rows in this mask.
+
+        ``parts`` are the parts of the string, in order, because each :class:`Packed` has at most 8
+        bytes.
         """
         for part in parts:
             if where is not None:
@@ -159,7 +167,7 @@ class RowPieces:
 
     def refuse(self, rows: Mask, column: str, reason: str) -> None:
         """Notes that the rows in the mask ``rows`` can't be encoded. Does nothing if the mask is
-        empty.
+        true for no row. :class:`Refusal` describes the arguments.
         """
         if rows.any():
             self.refusals.append(Refusal(rows, column, reason))
@@ -188,8 +196,8 @@ class RowPieces:
         return sizes
 
     def joined(self) -> tuple[Int64s, pa.Buffer]:
-        """Joins the pieces. Returns the offsets of the rows, and one buffer with the bytes of all
-        rows.
+        """Joins the pieces. Returns the int64 offsets of the rows, and one buffer with the bytes of
+        all rows. Row i has the bytes ``offsets[i]`` to ``offsets[i + 1] - 1``.
         """
         if not self.rows:
             return np.zeros(1, np.int64), pa.py_buffer(b"")
@@ -198,7 +206,7 @@ class RowPieces:
 
     def payloads(self, nulls_of: pa.Array) -> Payloads:
         """Joins the pieces of each row. The result is the key or value of each row. If ``nulls_of``
-        is null in a row, the result is null in this row.
+        is null in a row, the key or value of this row is null.
         """
         offsets, data = self.joined()
         return Payloads(binary_of(offsets, data, valid_of(nulls_of)), tuple(self.refusals))

@@ -1,8 +1,7 @@
-"""Encodes a single record for the producer's ``send``, in format v2 (Java's ``DefaultRecord``).
+"""Encodes single records, for the producer's ``send`` (format v2, Java's ``DefaultRecord``).
 
-Owns: the bytes of one record, Java's upper bound of the size of one record, and the bytes of a
-complete batch with a few records. Never: columns (``record_encoder`` writes the same bytes for
-thousands of rows together), a batch to which records are appended later.
+This module also has Java's upper bound of the size of one record, and makes complete batches with a
+few records. ``record_encoder`` writes the same bytes for thousands of rows together.
 
 :func:`record_bytes` is called under the accumulator's lock, because the record's place in its batch
 is known only then. Encoding the headers takes the most time. So :func:`headers_section` is called
@@ -86,8 +85,9 @@ def record_bytes(
 
 
 def size_upper_bound(key: bytes | None, value: bytes | None, headers: bytes = EMPTY_SECTION) -> int:
-    """An upper bound of the size of a batch with only this record, in bytes. This is the same
-    estimate as Java's ``AbstractRecords.estimateSizeInBytesUpperBound``.
+    """An upper bound of the size of a batch with only this record, in bytes, without compression.
+    This is the same estimate as Java's ``AbstractRecords.estimateSizeInBytesUpperBound``.
+    ``headers`` is the result of :func:`headers_section`.
     """
     size = JAVA_OVERHEAD + len(headers)
     for part in (key, value):
@@ -101,11 +101,12 @@ def batch_of(
     producer: ProducerIdAndEpoch,
     base_sequence: int,
 ) -> list[bytes]:
-    """Creates a batch from pairs of key and value. Returns the batch as buffers for a Produce
-    request.
+    """Creates a batch from pairs of key and value, compressed with zstd. Returns the header and the
+    compressed records, as buffers for a Produce request.
 
-    The batch is transactional if ``producer`` is a valid identity. If ``producer`` is
-    NO_PRODUCER_ID, the batch belongs to no producer.
+    All records have the timestamp ``now_ms``. If ``producer`` is a valid identity, the batch is
+    transactional, and ``base_sequence`` is the sequence number of its first record. If ``producer``
+    is NO_PRODUCER_ID, the batch belongs to no producer.
     """
     codec = Codec(CompressionType.ZSTD, 3)
     raw = [record_bytes(i, 0, key, value) for i, (key, value) in enumerate(records)]
@@ -129,8 +130,10 @@ MOST_OVERHEAD = JAVA_OVERHEAD + 2 * 5
 
 
 def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
-    """Decodes the bytes that :func:`headers_section` returns. Raises RemoteProtocolError if these
-    bytes are damaged.
+    """Decodes the bytes that :func:`headers_section` returns. Returns pairs of key and value.
+
+    Raises RemoteProtocolError if a length can't be read. The completeness of the last key or value
+    is not checked.
     """
     count, at = read_varint(section, 0)
     found = []
@@ -143,7 +146,8 @@ def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     """Reads the byte string at the position ``at``: the length as a varint, then the bytes. Returns
-    the bytes, and the position after them. For the length -1, returns None in place of the bytes.
+    the bytes, and the position after them. For a negative length (null), returns None in place of
+    the bytes. If ``data`` ends too early, returns fewer bytes.
     """
     size, at = read_varint(data, at)
     return (None, at) if size < 0 else (data[at : at + size], at + size)

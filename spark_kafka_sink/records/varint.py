@@ -1,8 +1,7 @@
 """Encodes and decodes integers of variable length (varints), one by one and by columns (Java's
 ``ByteUtils``).
 
-Owns: signed (zigzag) and unsigned varints of up to 5 bytes (int32) and 10 bytes (int64). Never:
-lengths of records (``record_encoder``).
+A varint is signed (zigzag) or unsigned, and has up to 5 bytes (int32) or 10 bytes (int64).
 
 In a column of varints, the bytes of each varint are packed into a 64-bit word, the first byte in
 the lowest bits. A second column has the number of bytes (:class:`Packed`). So the varints of two
@@ -158,10 +157,11 @@ _CONTINUED = np.array([0x8080808080808080 & ((1 << 8 * n) - 1) for n in range(9)
 
 
 def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7) -> Int64s:
-    """The size of each value as an unsigned varint, in bytes. ``largest`` is an upper bound of the
-    values.
+    """The size of each value in bytes, as an unsigned varint. ``largest`` is an upper bound of the
+    values, which must not be negative.
 
-    The first byte has 7 bits of the value. Each further byte has ``more`` bits of the value.
+    The first byte has 7 bits of the value. Each further byte has ``more`` bits of the value: 7 for
+    a varint.
     """
     size = np.ones(len(values), np.int64)
     bits = 7
@@ -173,8 +173,8 @@ def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7)
 
 @lru_cache(1024)
 def pack_constant(value: int) -> tuple[Packed, ...]:
-    """The signed varint of one value, for all rows. The varint consists of one or two
-    :class:`Packed`.
+    """The signed varint of one value, for all rows, as a tuple of :class:`Packed`. The tuple has
+    one item. If the varint has more than 8 bytes, the tuple has a second item with the other bytes.
     """
     data = varint(value)
     parts = [data] if len(data) <= 8 else [data[:8], data[8:]]
@@ -182,8 +182,8 @@ def pack_constant(value: int) -> tuple[Packed, ...]:
 
 
 def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
-    """The signed varint of each value. The result is one :class:`Packed`. It is two Packed if a
-    varint can have more than 8 bytes.
+    """The signed varint of each value, as a sequence of :class:`Packed`. The sequence has one item.
+    If a varint can have more than 8 bytes, the sequence has a second item with the other bytes.
     """
     if len(values) == 0:
         return pack_constant(0)
@@ -198,9 +198,11 @@ def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
 
 
 def pack_unsigned(values: Int64s) -> Sequence[Packed]:
-    """The unsigned varint of each value. Each value is read as an unsigned 64-bit number. The
-    result is one :class:`Packed`. It is two Packed if a value is negative, because the varint of a
-    negative value has ten bytes.
+    """The unsigned varint of each value, as a sequence of :class:`Packed`. Each value is read as an
+    unsigned 64-bit number.
+
+    The sequence has one item. If a varint can have more than 8 bytes, the sequence has a second
+    item with the other bytes. A negative value has a varint of ten bytes.
     """
     if len(values) == 0:
         return [packed_bytes(b"\x00")]
