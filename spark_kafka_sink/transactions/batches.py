@@ -1,9 +1,10 @@
 """The batches of one key of the commit log. A key is the name of a query or a job.
 
-Owns: :class:`Batch` and :class:`Block`; the refusal of a batch whose number is out of order; the
-refusal of a batch whose number was committed before with other rows; the content of the decision
-for a batch. Never: which run may write the batch (``ownership.py``), the next step of a commit
-(``table.py``).
+This module compares a new :class:`Batch` with the state of its key in the commit log. A batch is
+refused if its number is out of order, or if another batch with other rows was committed under its
+number. :func:`decision_of` creates the decision to commit a batch. This module does not decide
+which run may write the batch (``ownership.py`` does that), and does not choose the next step of a
+commit (``table.py`` does that).
 """
 
 from __future__ import annotations
@@ -41,21 +42,22 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The place of one write in a block. A block is the ``with`` statement
-    ``spark_kafka_sink.transaction``: all writes in it form one batch and are decided together.
+    """The block that a write belongs to. A block is a statement ``with
+    spark_kafka_sink.transaction(...)``: all writes in the block form one batch, and are decided
+    together.
 
-    ``token`` is the unique name of the block. ``writes`` is None for a write with rows: such a
-    write is only recorded in the commit log as a :class:`Part`. At the end of the ``with``
-    statement, one more write without rows decides all recorded writes. Its ``writes`` is the number
-    of the writes with rows.
+    ``token`` is the unique name of the block. ``writes`` is None for a write with rows. The commit
+    of such a write only records the write in the commit log, as a :class:`Part`. At the end of the
+    block, one more commit without rows decides all recorded writes. For this commit, ``writes`` is
+    the number of the writes with rows.
 
-    ``number`` is the number of this write in the block: 0, 1 and so on. It is a part of the
-    transactional id of the driver's own transaction. So writes of the block in several threads have
+    ``number`` is the number of this write in the block: 0, 1 and so on. The transactional id of the
+    driver's own transaction contains ``number``. So writes of the block in several threads have
     different ids, and can't fence each other.
 
     ``letters`` is the pair (number of dead letters, number of rows) of this write. Before the
-    decision, ``check_letters`` is called with the two sums over all writes. It raises an error if
-    there are too many dead letters.
+    decision, ``check_letters`` is called with the sums of both numbers over all writes. The
+    function raises CommitError if there are too many dead letters.
     """
 
     token: str
@@ -67,13 +69,15 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch, with its number and its prepared transactions.
+    """The rows of one ``save()`` or of one micro-batch, as the driver commits them: the number of
+    the batch, and the prepared transactions of its tasks. If ``block`` is set, the rows are only
+    one write of a batch that has several writes.
 
     ``number`` is the batch id of a micro-batch, or the txnVersion of a job. Each task that wrote a
-    row has one transaction. ``payload`` has the number and the size of all rows of the batch. If
-    the batch is already committed, the tasks write nothing, and only count their rows. ``payload``
-    is None if the tasks did not count. ``digest`` identifies the input that the batch was read
-    from. It is empty if the input is unknown.
+    row has one transaction in ``transactions``. ``payload`` has the number and the size of all
+    rows. If the batch is already committed, the tasks write nothing, and only count their rows.
+    ``payload`` is None if the tasks did not count. ``digest`` identifies the input that the batch
+    was read from. It is empty if the input is unknown.
     """
 
     number: int
@@ -81,23 +85,29 @@ class Batch:
     payload: Payload | None = None
     digest: str = ""
     block: Block | None = None
-    #: Committed with the rows, each in a transaction of the driver's own.
+    #: The offsets of a consumer group, and a record with the report of the write. Both are
+    #: committed together with the rows, each in a transaction that the driver itself writes.
     offsets: GroupOffsets | None = None
     report: TopicRecord | None = None
 
     @property
     def is_recorded_only(self) -> bool:
+        """Whether a commit of this batch only records a write in the commit log. The end of the
+        :class:`Block` decides this write.
+        """
         return self.block is not None and self.block.writes is None
 
 
 def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
     """Compares ``batch`` with the committed batch of the same number. Returns None if both are the
-    same batch. Otherwise returns why ``batch`` is refused.
+    same batch. Otherwise returns the reason why ``batch`` is refused.
 
-    ``name`` is explained at :func:`payload_refusal`.
+    If ``batch`` is a write of a block, an earlier attempt of this commit may already have recorded
+    the write in the log, under ``name``. That record is left out of the comparison.
     """
     if batch.transactions and state.done_batch(batch.number) is None:
-        # It was not done when it was planned, and wrote; a later one was committed meanwhile.
+        # The batch was not done when it was planned, so its tasks wrote rows. A batch with a higher
+        # number was committed in the meantime.
         return refused(WrittenMeanwhile(batch.number, state.last_done))
     return payload_refusal(batch, state, name)
 
@@ -112,7 +122,7 @@ def number_refusal(
       batch is allowed.
     * A micro-batch with an earlier number is refused, and so is a micro-batch of another query.
       ``query_id`` is empty if the query is unknown.
-    * A stream must not skip a number.
+    * A stream must not skip a number. A ``foreach_batch`` or a ``transaction`` may skip numbers.
     * A job may skip versions (txnVersion). A skipped version is refused after a later version is
       done.
 
@@ -151,16 +161,16 @@ def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
 
 def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse | None:
     """Checks that ``batch`` has the same rows as the committed batch with its number. Returns None
-    if it has, and otherwise the refusal.
+    if both have the same rows, or if this is unknown. Otherwise returns the refusal.
 
     The digests of the inputs are compared. If one digest is unknown, the payloads are compared
     instead: the numbers, sizes and topics of the rows. For a block, the payloads of all writes are
-    compared.
+    compared. If the rows of one side were not counted, nothing is compared.
 
     An earlier attempt of this commit may already have recorded the write in the log, under
     ``name``. That record is left out of the comparison, so that the write is not counted twice. If
-    the log no longer has a committed batch with this number, ``batch`` is refused if its rows were
-    counted.
+    the log no longer has a committed batch with this number, and the rows of ``batch`` were
+    counted, the result is the one of :func:`forgotten_refusal`.
     """
     number = batch.number
     done = state.done_batch(number)

@@ -1,7 +1,7 @@
-"""Sends the EndTxn requests of an operator's command.
+"""Commits or aborts the transactions that an operator's command names.
 
-Owns: the requests of the steps ``AbortExactly`` and ``EndRest``. Never: the choice of the
-transactions and of the records for the log (``table.py``).
+This module performs the steps ``AbortExactly`` and ``EndRest``. ``table.py`` chooses the
+transactions, and the records that the command writes to the commit log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
     """Aborts the transactions of ``step`` that are still as the operator saw them: open, and with
     the same producer id and epoch.
 
-    The result lists the other transactions as ``meanwhile``: another client has ended them.
+    Another client has ended the other transactions. The result lists them as ``meanwhile``.
     """
     ids = [one.transactional_id for one in step.transactions]
     found = described_when_ended(client, ids, client.deadline()) if ids else {}
@@ -48,8 +48,8 @@ def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
     committed. Otherwise they are aborted.
 
     Returns the ids of the transactions that could not be ended now, and of the transactions that
-    had already ended in the opposite way. An id in ``step.accepted`` is not returned for the second
-    reason, because the operator has accepted it.
+    had already ended in the opposite way. If the operator has accepted such an opposite end, the id
+    is in ``step.accepted`` and is not returned for this reason.
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())
@@ -64,7 +64,7 @@ def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
         committed = (i for i, how in outcomes.items() if how is Outcome.COMMITTED)
         return (*failed, *(i for i in committed if i not in step.accepted))
     gone = (i for i, how in outcomes.items() if how in (Outcome.LOST, Outcome.UNKNOWN))
-    # (Brokers would drop the markers of these.)
+    # (Brokers would drop the markers of transactions that have a partition without a leader.)
     away = client.leaderless(found, client.deadline())
     left = [
         t

@@ -1,8 +1,8 @@
 """The state of one key in the commit log: its owner, the batches that are done, the decision.
 
-Owns: :class:`CommitState`, its transitions (methods that return the next state) and its serialized
-form; :class:`Standing`, which shows whether a run may change the state. Never: a broker, a clock,
-the decision itself (``committer.py``).
+This module has :class:`CommitState`, its transitions (methods that return the next state) and its
+serialized form. :class:`Standing` shows whether a run may change the state. The module uses no
+broker and no clock. It does not decide when a state is written: ``table.py`` does that.
 
 A key is the name of a query or a job. Its *owner* is the run that may commit its batches. If
 another run takes the key over, the earlier owner is *superseded*: its commits are refused. Each
@@ -40,8 +40,8 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.transactional_ids import parse
 
-#: The format that is read and written. A field that was added since may be dropped by a reader that
-#: doesn't know it.
+#: The format that is read and written. A new field needs no new format if an earlier version of
+#: this package may ignore the field. The earlier version keeps the field (``CommitState.other``).
 FORMAT: Final = 1
 #: The newest run ids that are kept as superseded, and the newest batches that are kept as done.
 KEPT_RUNS: Final = 32
@@ -70,11 +70,15 @@ class LogChangedError(SupersededError):
 
 
 class NewerStateError(CommitLogError):
-    """A newer version of this package wrote the state of the key; the state is not damaged."""
+    """A newer version of this package wrote the state of the key, in a format that this version
+    can't read. The state is not damaged.
+    """
 
 
 class NoLeaderError(CommitError):
-    """A partition of the batch has no leader. A later attempt may succeed."""
+    """A batch could not be decided, because a partition of its transactions has no leader. Nothing
+    is decided or aborted. A later attempt may succeed.
+    """
 
 
 class Phase(Enum):
@@ -94,19 +98,20 @@ class Standing(Enum):
 
     OWNER = "owner"
     SUPERSEDED = "superseded"
-    #: The run has not committed anything yet, or it has committed and was forgotten.
+    #: The log does not name the run: it has not committed anything under this key yet, or it is no
+    #: longer among the runs that the state keeps.
     UNKNOWN = "not in the log"
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
     """The number, the size and the topic of written rows. Two writes of the same rows have equal
-    payloads.
+    payloads. So a payload shows whether Spark repeats a batch with other rows.
 
     The payload does not depend on how the rows are split into tasks. ``bytes`` counts keys and
     values. ``topic`` is empty when each row has its own topic. ``letters`` is the number of rows
-    that a write turns into dead letters. It is the same for each write of the same rows. It is None
-    if the number is unknown.
+    that a write turns into dead letters. This number is the same for each write of the same rows,
+    and None if it is unknown.
     """
 
     rows: int = 0
@@ -121,11 +126,11 @@ class Payload:
 
 
 def comparable(*writes: Sequence[Payload]) -> list[Counter[Payload]]:
-    """Returns a Counter of the payloads for each list in ``writes``. So lists with the same
-    payloads in different orders are equal.
+    """Converts lists of payloads to Counters, one for each list, so that the lists can be compared.
+    Lists with the same payloads in different orders have equal Counters.
 
-    If the number of dead letters is unknown in any payload of any list, it is set to None in all
-    payloads.
+    If the number of dead letters is unknown in any payload of any list, this number is set to None
+    in all payloads. So the comparison ignores dead letters.
     """
     if any(one.letters is None for payloads in writes for one in payloads):
         writes = tuple([replace(one, letters=None) for one in payloads] for payloads in writes)
@@ -148,8 +153,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One write of a batch that has several writes. All tasks of the write have prepared their
-    transactions.
+    """One recorded write of a ``spark_kafka_sink.transaction`` (a block), which forms one batch of
+    several writes. All tasks of the write have prepared their transactions.
 
     If the batch is done already, the write has no transactions and is only counted. ``name`` is
     unique, so that a repeated commit does not record the write twice. ``letters`` has the number of
@@ -165,8 +170,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The decision to commit batch ``number`` with all of ``transactions``. The other fields are
-    the same as in :class:`Done`.
+    """The decision to commit all ``transactions`` of batch ``number``. ``payloads`` and ``digest``
+    are the same as in :class:`Done`.
     """
 
     number: int
@@ -181,8 +186,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class CommitState:
-    """The state of one key: the run that owns the key, its done batches and its decision in
-    progress.
+    """The state of one key in the commit log: the run that owns the key, its done batches and its
+    decision in progress. A key is the name of a query or a job.
 
     ``generation`` is a number that grows when another run takes over the key. ``run_id`` is the run
     that owns the key. It is empty if the owner was aborted. ``superseded`` are the run ids of
@@ -289,10 +294,10 @@ class CommitState:
 
     def taken_over(self, run_id: str, query_id: str, now_ms: int) -> CommitState:
         """The state after the run ``run_id`` has become the owner. The generation then grows, and
-        the earlier owner is superseded: its commits are refused. Returns the same state if
-        ``run_id`` already is the owner and the query id stays the same.
+        the earlier owner is superseded: its commits are refused. The recorded writes of the earlier
+        owner's block are dropped. If ``run_id`` already is the owner, only the query id may change.
 
-        If ``query_id`` is empty, the current query id stays.
+        If ``query_id`` is empty, the current query id stays. ``now_ms`` is the wall-clock time.
         """
         query_id = query_id or self.query_id
         if self.generation and self.run_id == run_id:
@@ -309,9 +314,9 @@ class CommitState:
     def with_aborted_run(self, run_id: str, now_ms: int) -> CommitState:
         """The state after ``run_id`` was aborted: the run can no longer write a decision to commit.
 
-        If the run was the owner, the key then has no owner. The generation, a number that grows
-        with each take-over, stays the same. So another run that planned at this generation can take
-        over.
+        If the run was the owner, the key then has no owner, and recorded writes of its block are
+        dropped. The generation, a number that grows with each take-over, stays the same. So another
+        run that planned at this generation can take over.
 
         The list ``superseded`` holds the last KEPT_RUNS runs. If ``run_id`` displaces an earlier
         run from the list, the generation grows, which also stops the displaced run from writing a
@@ -343,10 +348,12 @@ class CommitState:
         return replace(self, superseded=(*kept, *filter(None, [run_id]))[-KEPT_RUNS:])
 
     def with_part(self, number: int, token: str, part: Part) -> CommitState:
-        """The state with one more prepared write of the block ``token`` of batch ``number``.
+        """The state with one more recorded write of the block ``token``. A block is a
+        ``spark_kafka_sink.transaction``, and forms batch ``number``.
 
-        If the state has writes of another block, these are dropped. The other block was abandoned,
-        or its decision will fail because its writes are missing.
+        If the state has a write with the same name, ``part`` replaces it. If the state has writes
+        of another block, these are dropped. The other block was abandoned, or its decision will
+        fail because its writes are missing.
         """
         self._require(Phase.DONE)
         others = (p for p in self.parts_by(number, token) if not part.name or p.name != part.name)
@@ -354,7 +361,9 @@ class CommitState:
         return replace(self, parts_of=number, parts_token=token, parts=parts)
 
     def parts_by(self, number: int, token: str) -> tuple[Part, ...]:
-        """The recorded writes of the block ``token`` of batch ``number``."""
+        """The recorded writes of the block ``token``, which forms batch ``number``. Empty if the
+        state has writes of another block, or none.
+        """
         return self.parts if (self.parts_of, self.parts_token) == (number, token) else ()
 
     def without_parts(self) -> CommitState:
@@ -373,8 +382,8 @@ class CommitState:
         return replace(self._with_done(done), decision=None)
 
     def skipped_to(self, done: Done) -> CommitState:
-        """The state after a batch without rows. Such a batch needs no decision, and counts as
-        done.
+        """The state after the batch ``done``, which has no rows. Such a batch needs no decision,
+        and counts as done.
         """
         self._require(Phase.DONE)
         return self._with_done(done).without_parts()
@@ -406,8 +415,8 @@ class CommitState:
         return replace(self, decision=None, lost=())
 
     def resolved(self, *, done: bool) -> CommitState:
-        """The state after an operator's resolution: the batch counts as done, or is written again
-        as a whole.
+        """The state after an operator's resolution of the decided batch. If ``done`` is true, the
+        batch counts as done. Otherwise the whole batch is written again.
         """
         if self.decision is None:
             raise IllegalStateError("there is no batch to resolve: the last one is done")
@@ -419,8 +428,9 @@ class CommitState:
             raise IllegalStateError(f"the commit log is {self.phase.value}, not {phase.value}")
 
     def encode(self) -> bytes:
-        """The state as bytes, without its parts. The bytes are JSON in UTF-8, which any consumer
-        can read. A transactional id is stored as its stem and its number.
+        """Encodes the state as JSON in UTF-8, which any consumer can read. The parts are not
+        included: :meth:`encode_parts` encodes them. A transactional id is stored as its stem (all
+        up to the last ``~``) and the number after the stem.
         """
         fields: dict[str, object] = {name: json.loads(text) for name, text in self.other}
         fields |= {
@@ -434,7 +444,8 @@ class CommitState:
         }
         if any(self.take_over):
             fields["takeOver"] = self.take_over
-        # By number: a package that doesn't know them keeps them, and goes on to other batches.
+        # These fields name the batch numbers. An earlier version of this package does not know the
+        # fields, keeps them, and may add other batches to ``done``.
         batches: list[Done | Decision] = [*self.done, *filter(None, [self.decision])]
         if digests := {str(one.number): one.digest for one in batches if one.digest}:
             fields["digests"] = digests
@@ -456,7 +467,9 @@ class CommitState:
         return _json(fields)
 
     def encode_parts(self) -> list[bytes]:
-        """Each part as bytes, in the order of the parts."""
+        """Encodes each recorded write of a block (:class:`Part`) as JSON in UTF-8, in the order of
+        ``parts``.
+        """
         return [
             _json(
                 {
@@ -474,13 +487,13 @@ class CommitState:
 
     @classmethod
     def decode(cls, key: str, value: bytes, parts: Sequence[bytes] = ()) -> CommitState:
-        """Decodes the state of ``key`` from ``value`` and ``parts``. If a part belongs to another
-        block than the block in ``value``, the part is a leftover and is ignored.
+        """Decodes the state of ``key`` from the results of :meth:`encode` and :meth:`encode_parts`.
+        A part of another block than the block in ``value`` is a leftover, and is ignored.
 
-        Raises CommitLogError in three cases: a newer version has written the bytes, the bytes are
-        not a state, or they name a transaction of another key. Without the last check, a principal
-        with the right to write to the topic could end other clients' transactions with the driver's
-        rights.
+        Raises CommitLogError in three cases: a newer version has written the bytes
+        (NewerStateError), the bytes are not a state, or the bytes name a transaction of another
+        key. Without the last check, a principal with the right to write to the topic could end
+        other clients' transactions with the driver's rights.
         """
         try:
             fields: dict[str, Any] = json.loads(value)
@@ -575,7 +588,9 @@ def _two(numbers: Sequence[Any]) -> tuple[int, int]:
 
 
 def _parts(key: str, number: int, token: str, texts: Iterable[bytes]) -> tuple[Part, ...]:
-    """The parts among ``texts`` that belong to block ``token`` of batch ``number``."""
+    """Decodes the recorded writes in ``texts`` that belong to the block ``token`` of batch
+    ``number``. Leaves out all others.
+    """
     fields = (json.loads(text) for text in texts)
     return tuple(
         Part(
@@ -646,6 +661,8 @@ def _id(stem: object, number: object) -> str:
 
 
 def split_number(transactional_id: str) -> tuple[str, int]:
-    """Splits a transactional id into its stem and the number at its end."""
+    """Splits a transactional id into its stem (all up to the last ``~``) and the number after the
+    stem.
+    """
     stem, separator, number = transactional_id.rpartition("~")
     return stem + separator, int(number)
