@@ -1,9 +1,10 @@
 """Performs the steps that ``table.py`` chooses for the commit or the abort of a batch, or for an
 operator's command.
 
-Owns: the loop that performs one step after another, which is the only place that writes the commit
-log. Never: the choice of the next step (``table.py``), the conditions of a decision
-(``deciding.py``), the meaning of an unclear response (``outcomes.py``).
+This module has the loop that performs one step after another. Every write of the commit log is a
+step of this loop. The module does not choose the next step (``table.py`` does that). It does not
+check whether a batch may be decided (``deciding.py`` does that), and does not interpret unclear
+responses (``outcomes.py`` does that).
 
 **The commit point** is the moment when the log's transaction with the decision is committed, by
 EndTxn(commit). From then on batch N is DECIDED. If this driver does not commit the batch's
@@ -112,10 +113,11 @@ class Committer:
         """Ends the decided batch that an earlier driver has left in the commit log, if there is
         one. Returns the state of ``key`` after that.
 
-        The decided batch is committed, or undone: all its transactions are aborted, and it is
-        written again (see :func:`end_decided`). With ``only_lost``, it is undone only if brokers
-        have already aborted some of its transactions. ``check`` is called with the state, and
-        raises CommitError or SupersededError if the caller can't continue from this state.
+        The decided batch is committed, or undone: all its transactions are aborted, and Spark
+        writes the batch again. It is undone only if none of its transactions is committed, and
+        brokers have aborted some of them or will soon do so. With ``only_lost``, it is undone only
+        if brokers have already aborted some. ``check`` is called with the state, and raises
+        CommitError or SupersededError if the caller can't continue from this state.
 
         Raises PartialCommitError if the key has a PARTIAL batch, and CommitOutcomeUnknownError if
         the decided batch can't be committed now.
@@ -131,7 +133,8 @@ class Committer:
         return self.perform(RollForward(key, refusal, only_lost)).state
 
     def commit(self, owner: Owner, batch: Batch) -> Commit:
-        """Makes all rows of ``batch`` visible, or raises an error.
+        """Makes all rows of ``batch`` visible to read_committed consumers, or raises an error.
+        Returns the kind of success: for example, the same batch may have been committed before.
 
         If the error is a :class:`BatchError`, its subclass shows which rows are visible. Any other
         KafkaError means that nothing is decided and no row is visible. The prepared transactions
@@ -149,12 +152,13 @@ class Committer:
         *,
         tasks_may_run: bool,
     ) -> tuple[str, ...]:
-        """Aborts batch ``number``: its ``transactions``, and every other open transaction of the
-        owner's run. Returns the ids of those other transactions.
+        """Aborts batch ``number``: its prepared ``transactions``, every other open transaction of
+        the run in ``owner``, and the open transactions of superseded runs (runs that may not commit
+        any more). Returns the ids of the other transactions that were aborted.
 
-        If the batch is already decided, nothing is aborted. With ``tasks_may_run``, open
-        transactions are searched a second time after a wait: Spark needs some time to kill the
-        batch's tasks, and a task may write until then.
+        If the batch is already decided, nothing is aborted, and a warning is logged. With
+        ``tasks_may_run``, open transactions are searched a second time after a wait: Spark needs
+        some time to kill the batch's tasks, and a task may write until then.
         """
         goal = AbortBatch(owner, number, tuple(transactions), tasks_may_run)
         view = self.perform(goal)
@@ -165,9 +169,10 @@ class Committer:
     def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
         """Aborts a batch whose run is unknown, because no task has sent a commit message.
 
-        Searches the open transactions of ``key`` for which ``mine`` is true and which no decision
-        names. Aborts all open transactions of the runs of these transactions. Returns the ids of
-        the aborted transactions.
+        Searches the open transactions of ``key`` that no decision names, and that have an id for
+        which ``mine`` returns True. Aborts these transactions, all other open transactions of their
+        runs, and the open transactions of superseded runs (runs that may not commit any more).
+        Returns the ids of the aborted transactions.
         """
         return self.perform(AbortUnknown(key, mine)).swept
 
@@ -194,8 +199,9 @@ class _Performance:
     """Does the work that one goal describes, such as the commit of a batch. ``table.next_step``
     chooses each step.
 
-    Each step has a method with its name (``_opened`` for Open, ``_written`` for Write). The method
-    performs the step, and returns the facts known so far, a :class:`View`, with the step's results.
+    Most steps have a method with the name of the step (``_opened`` for Open, ``_written`` for
+    Write). The method performs the step. It returns a :class:`View`: all facts that are known so
+    far, including the results of the step.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient, goal: Goal) -> None:
@@ -297,8 +303,8 @@ class _Performance:
         return opened(view, session.state, clock.wall_ms(), begun_ms)
 
     def _left_open(self, view: View) -> LogSession | None:
-        """Returns the log session that an earlier commit of this process has kept for the key, or
-        None.
+        """Returns the session of the commit log that an earlier commit of this process has kept for
+        the key. Returns None if there is no such session, or if this commit can't use it.
 
         Another process may have fenced the session since that commit. Only a write shows whether
         the session is fenced. So the session is returned only if the next write to the log is the
@@ -340,12 +346,12 @@ class _Performance:
         return with_write(view, step)
 
     def _decided(self, state: CommitState, view: View) -> View:
-        """Writes the decision to the log. This is the commit point. Returns a copy of ``view`` with
-        the decision.
+        """Writes the decision in ``state`` to the commit log. This is the commit point. Returns a
+        copy of ``view`` with the decision.
 
-        The batch's transactions are checked while the log's own transaction is open. That
-        transaction has a short timeout, the lease. So the decision takes effect soon after the
-        check, or never.
+        The batch's transactions are checked while the transaction that writes to the log is open.
+        This transaction has a timeout of seconds, the lease. So the decision takes effect soon
+        after the check, or never.
         """
         decision = state.decision
         assert decision is not None
@@ -365,12 +371,14 @@ class _Performance:
         deadline_ms: int,
         check: Callable[[], None] | None = None,
     ) -> None:
-        """Writes the state to the commit log. Every write of the log goes through this function."""
+        """Writes the state to the commit log, or removes the key if ``state`` is None. The steps
+        Write and Decide both use this method. ``check`` is called before the write is committed.
+        """
         self._open_session.write(state, deadline_ms, check=check)
 
     def _ended(self, step: EndAll, view: View) -> View:
-        """Commits or aborts all transactions of a decision. Returns a copy of ``view`` with the
-        outcomes.
+        """Commits or aborts all transactions of the decision in ``step``. Returns a copy of
+        ``view`` with the outcomes.
         """
         decision, config = step.decision, self._client.config
         if not view.is_fresh:
@@ -396,10 +404,10 @@ class _Performance:
 
     def _swept(self, step: Sweep, view: View) -> View:
         """Aborts orphans: transactions that tasks have left open, and that will not be committed.
-        Returns a copy of ``view`` with their ids.
+        Returns a copy of ``view`` with the ids of the aborted transactions.
 
-        If ``step.may_fail``, as after a commit, an error is only logged: a later sweep aborts the
-        orphans, or they time out.
+        If ``step.may_fail`` is true, as after a commit, an error is only logged. A later sweep then
+        aborts the orphans, or they time out.
         """
         key, state = self._goal.key, view.state
         if step.when_killed:

@@ -4,8 +4,7 @@ transactions of the batch.
 The driver's own transactions have the report and the consumer group's offsets of the batch. They
 are committed together with the tasks' transactions.
 
-Owns: the ids and the content of the driver's own transactions, the check of a decision. Never: the
-decision itself, which is a write of the log (``committer.py``).
+This module does not write the decision to the commit log: ``committer.py`` does that.
 """
 
 from __future__ import annotations
@@ -52,10 +51,11 @@ _MOST_OWN_IDS: Final = 1_023
 
 
 def decision_deadline(client: TransactionClient) -> int:
-    """The deadline for the write of a decision, on this process's clock in milliseconds.
+    """Returns the deadline for the write of a decision, as a time of the client's clock in ms.
 
-    It is max.block.ms from now, or half of the margin (:func:`margin_ms`) if that is shorter. The
-    other half of the margin remains for committing the decided transactions.
+    The deadline is max.block.ms from now, or half of the margin from now if that is earlier. The
+    margin is the part of transaction.timeout.ms that remains for the driver's commit
+    (:func:`margin_ms`). Its other half remains for committing the decided transactions.
     """
     half_of_margin = margin_ms(client.config.transaction_timeout_ms) // 2
     return client.deadline(min(client.config.max_block_ms, half_of_margin))
@@ -68,8 +68,9 @@ def prepared_once(
     step: PrepareOwn,
     before: tuple[PreparedTransaction, ...],
 ) -> tuple[PreparedTransaction, ...]:
-    """Returns the driver's own transactions of ``batch``, with the report and the offsets written
-    into them.
+    """Prepares the transactions of ``batch`` that the driver itself writes: one with the report,
+    and one with the offsets of the consumer group. Returns the prepared transactions. The result is
+    empty if ``batch`` has no report and no offsets.
 
     ``before`` are the transactions that an earlier attempt of this commit has prepared. If all of
     them are still open, they are returned. Otherwise new transactions are prepared, with other ids.
@@ -103,13 +104,14 @@ def _prepared_by_us(
 def _own_id(
     client: TransactionClient, owner: Owner, content: str, step: PrepareOwn, deadline: int
 ) -> str:
-    """Finds a transactional id for a transaction of the driver: the first id that is new, or whose
-    last transaction is committed.
+    """Finds a transactional id for a transaction that the driver itself writes. Returns the first
+    id that is unknown to its coordinator, or that has a committed last transaction.
 
-    Workers choose their ids by the same rule (``transactional_producers.py``).
+    ``content`` is "report" or "offsets". Workers choose their ids by the same rule
+    (``transactional_producers.py``).
 
     Only an earlier attempt of the same run can have used an id. So the search usually ends after as
-    many ids as there were attempts. It raises CommitError if brokers show too many ids as used.
+    many ids as there were attempts. Raises CommitError if brokers show 1023 ids as used.
     """
     name = f"{content}.{step.name}" if step.name else content
     tried = 0

@@ -1,7 +1,8 @@
 """Ends the transactions of a decided batch, each until its outcome is known.
 
-Owns: the rounds of EndTxn and DescribeTransactions, and the ages at which a decision is committed
-or undone. Never: the decision (``committer.py``), the meaning of a response (``outcomes.py``).
+This module sends EndTxn and DescribeTransactions in rounds. It checks the ages at which a decision
+may be committed or undone. It does not write to the commit log (``committer.py`` does that), and
+does not interpret responses (``outcomes.py`` does that).
 
 To *undo* a decision means to abort all its transactions. Two drivers may end the same decision at
 the same time. One commits its decision, while another driver that has just started finds the
@@ -20,9 +21,12 @@ unless a transaction was aborted.
 
 When B checks again, A has sent nothing for m/8, so B sees all transactions that A has committed. If
 A has committed at least one transaction, both drivers commit the others, at any age. If A has
-committed none, B aborts all, and A finds them aborted. An operator's command aborts nothing. It
-commits from timeout - 3m/32 on, after a wait of m/32. Only a request that takes longer to arrive
-can still leave the batch committed in part.
+committed none, B aborts all, and A finds them aborted.
+
+An operator's commit aborts nothing because of an age. If the transactions are too old for a commit
+by a driver, the operator's commit waits until timeout - 3m/32, and then commits. By then, no driver
+has sent EndTxn(abort) for m/32. Only a request that takes longer to arrive can still leave the
+batch committed in part.
 """
 
 from __future__ import annotations
@@ -80,7 +84,7 @@ class CommitOutcomes:
     unclear: tuple[str, ...] = ()
     expired: tuple[str, ...] = ()
     overdue: tuple[str, ...] = ()
-    #: The log's leader has confirmed the decision since.
+    #: True after the leader of the log's partition has confirmed that the log has the decision.
     is_confirmed: bool = False
 
 
@@ -95,7 +99,9 @@ class Ending(Enum):
     HURRY = auto()
     #: Commit all transactions: one is committed already.
     FINISH = auto()
+    #: Neither commit nor abort, and check again later.
     WAIT = auto()
+    #: Abort all transactions.
     UNDO = auto()
 
 
@@ -120,12 +126,14 @@ def end_decided(
     checked_until_ms: int,
     only_lost: bool,
 ) -> CommitOutcomes:
-    """Commits all transactions of a decision, or aborts all of them.
+    """Commits all transactions of a decision, or aborts all of them. Returns the ids of the
+    transactions that are not committed, by outcome.
 
     All are aborted, and returned as ``lost``, in one case: no transaction is committed, and brokers
     have aborted some of them or will soon do so. With ``only_lost``, all are aborted only if
-    brokers have already aborted some. Until the time ``checked_until_ms``, the transactions are
-    known to be young. So they are not described before that time.
+    brokers have already aborted some. Until the time ``checked_until_ms`` (of the clock, in ms),
+    the transactions are known to be far from their timeout. So their ages are not checked before
+    that time.
     """
     until_ms = checked_until_ms
     found: Mapping[str, TransactionDescription] = {}
@@ -164,22 +172,23 @@ def ending(
     away: bool,
     only_lost: bool,
 ) -> Ending | None:
-    """Whether a decision's transactions may now be committed or aborted. ``found`` describes them.
+    """Decides whether the transactions of a decision are now committed, are aborted, or must wait.
+    ``found`` has the coordinators' descriptions of the transactions.
 
-    Follows the times of docs/design/commit-protocol.md. ``away`` is true if a partition of an open
-    transaction has no leader. Returns None if the action depends on an age that is unknown.
+    Follows "Times" of docs/design/commit-protocol.md. ``away`` is true if a partition of an open
+    transaction has no leader. Returns None if ``age`` is None and the action depends on the age.
 
-    If the outcome of a transaction is unknown, the transaction may be aborted, even if the others
-    are young: it may be older than the others, or an operator may have aborted it. If in addition
-    no transaction is known to be committed, the open transactions are left alone. An operator ends
-    these, or they time out.
+    A transaction with an unknown outcome was perhaps aborted, even if the others are young: it may
+    be older than the others, or an operator may have aborted it. If in addition no transaction is
+    known to be committed, the open transactions are left alone. An operator ends them, or they time
+    out.
     """
     if not _lost_or_open(transactions, found):
         if _is_doubtful(transactions, found):
             return Ending.WAIT
         if not away:
             return Ending.FINISH
-        # Brokers drop markers for a partition without a leader. It may get one in time.
+        # Brokers drop markers for a partition without a leader. A leader may be elected in time.
         return None if age is None else Ending.WAIT if age is Age.YOUNG else Ending.FINISH
     if not all(is_prepared(t, found[t.transactional_id]) for t in transactions):
         return Ending.UNDO
@@ -217,13 +226,15 @@ def _age(
     *,
     only_lost: bool,
 ) -> Age:
-    """The age of the open transactions. Each is compared with its own timeout, because its writer
-    may have had another transaction.timeout.ms than this process.
+    """The age of the open transactions ``open_``, compared with their timeouts. Each transaction is
+    compared with its own timeout, because its writer may have had another transaction.timeout.ms
+    than this process.
     """
     if not near_timeout(client, open_, lambda t: margin_ms(t) // 2, deadline_ms):
         return Age.YOUNG
     wait_until, last = (3, 1) if only_lost else (8, 6)
-    # (One that moves to another coordinator is in no list, and may be young: others commit it.)
+    # (A transaction that moves to another coordinator is in no list. It may be young, so that
+    # another process still commits it.)
     old = near_timeout(
         client, open_, lambda t: margin_ms(t) * wait_until // 32, deadline_ms, only_listed=True
     )
@@ -239,7 +250,9 @@ def commit_all(
     *,
     first_by_ms: int = NEVER,
 ) -> CommitOutcomes:
-    """Commits each of ``transactions``, with no effect on transactions that are committed already.
+    """Sends EndTxn(commit) for each of ``transactions``, until each outcome is known or until
+    ``deadline_ms``. This has no effect on transactions that are committed already. Returns the ids
+    of the transactions that are not committed, by outcome.
 
     If no transaction is committed at the time ``first_by_ms``, returns at that time.
     """
@@ -275,8 +288,8 @@ def _with_described(
     transactions: Sequence[PreparedTransaction],
     found: Mapping[str, TransactionDescription],
 ) -> CommitOutcomes:
-    """Adds outcomes to ``ended``, from the descriptions ``found``. They are for transactions whose
-    EndTxn was not sent or got no response.
+    """Returns ``ended`` with more outcomes: for the ids in ``ended.unclear``, their coordinators'
+    descriptions in ``found`` may show the outcome.
     """
     left = [t for t in transactions if t.transactional_id in ended.unclear]
     how = {
@@ -302,8 +315,9 @@ def _ids(outcomes: Mapping[str, Outcome], wanted: Outcome) -> tuple[str, ...]:
 def _overdue(
     client: TransactionClient, ids: Sequence[str], found: Mapping[str, TransactionDescription]
 ) -> tuple[str, ...]:
-    """The transactions of ``ids`` that brokers should have aborted long ago, by this machine's
-    clock. The result is only used for a hint.
+    """Returns the transactions of ``ids`` that have been open for a minute longer than their
+    timeout, by this machine's clock. Brokers should have aborted them. The result is only used for
+    a hint.
     """
     now_ms = client.clock.wall_ms()
     return tuple(
@@ -318,8 +332,8 @@ def _overdue(
 def described_when_ended(
     client: TransactionClient, ids: Collection[str], deadline_ms: int, wait_ms: int = _MARKERS_MS
 ) -> Mapping[str, TransactionDescription]:
-    """Describes the transactions ``ids``, after waiting up to ``wait_ms`` for commits and aborts in
-    progress.
+    """Requests the descriptions of the transactions ``ids`` from their coordinators. If commits or
+    aborts are in progress, waits for their end, but not longer than ``wait_ms``.
     """
     found = dict(client.describe(ids, deadline_ms))
     until_ms, attempts = min(deadline_ms, client.clock.now_ms() + wait_ms), 0
@@ -335,11 +349,11 @@ def described_when_ended(
 def abort_all(
     client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
 ) -> bool:
-    """Aborts each of ``transactions`` that is open. Returns True if each request got a definite
-    response.
+    """Aborts each of ``transactions`` that is open. Returns True if none of them may still be open.
 
-    A transaction that can't be described in time, or whose partition has no leader, stays open: a
-    later sweep aborts it, or it times out.
+    If a transaction can't be described in time, nothing is aborted. If a partition of a transaction
+    has no leader, this transaction is not aborted. In both cases the result is False: a later sweep
+    aborts the open transactions, or they time out.
     """
     try:
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
@@ -357,11 +371,13 @@ def undo(
     deadline_ms: int,
     until_ms: int,
 ) -> bool:
-    """Aborts all transactions, unless one of them is committed. Returns True if all are aborted. If
-    the first EndTxn can't be sent by ``until_ms``, none is sent.
+    """Aborts all transactions of a decision. Aborts none if one of them is committed, or has an
+    unknown outcome. Returns True if all are aborted.
+
+    If all transactions are still open, no EndTxn is sent after ``until_ms`` (a time of the clock).
     """
     ids = [t.transactional_id for t in transactions]
-    # Again: one that another driver has committed meanwhile is in no list of open ones, either.
+    # They are described again, because another driver may have committed one in the meantime.
     found = client.describe(ids, deadline_ms)
     if not _lost_or_open(transactions, found):
         return False
@@ -389,7 +405,7 @@ def _lost_or_open(
 def _is_doubtful(
     transactions: Sequence[PreparedTransaction], found: Mapping[str, TransactionDescription]
 ) -> bool:
-    """Whether a transaction is open, and none is known to be committed."""
+    """Whether at least one transaction is still open, and none is known to be committed."""
     seen = [(t, found[t.transactional_id]) for t in transactions]
     is_open = any(is_prepared(t, now) for t, now in seen)
     return is_open and not any(is_committed(t, now) for t, now in seen)
@@ -407,8 +423,10 @@ def near_timeout(
     """The transactions of ``found`` that are near their timeout: they have been open for longer
     than their timeout minus ``margin_of(timeout)``, in milliseconds.
 
-    Brokers before 3.8 don't return ages (see ``TransactionClient.older_than``). For such brokers
-    the age is computed with this machine's clock, which may differ from the brokers' clocks.
+    If no coordinator lists a transaction as open, it counts as near its timeout, unless
+    ``only_listed`` is true. ``beside`` has requests for ages that were already sent. Brokers before
+    3.8 don't return ages. For such brokers the age is computed with this machine's clock, which may
+    differ from the brokers' clocks.
     """
     by_timeout: dict[int, list[str]] = defaultdict(list)
     for one, description in found.items():

@@ -1,8 +1,8 @@
 """The entry to exactly-once for the driver: plan, commit and abort a batch, for one Kafka cluster.
 
-Owns: :class:`ExactlyOnceDriver`, which puts client, log and committer together; the checks at
-planning, before a task starts; the connections that a process keeps between two commits. Never: the
-protocol's steps (``table.py``, ``committer.py``).
+:class:`ExactlyOnceDriver` puts client, commit log and committer together. The module also checks
+rights and limits at planning, before a task starts. ``table.py`` chooses the steps of the protocol,
+and ``committer.py`` performs them.
 
 Spark calls plan, commit and abort in Python processes that it uses for many calls. If a process is
 called again within a minute, it uses its connections again (:func:`shared_driver`). A commit also
@@ -34,11 +34,12 @@ _KEPT: Final = 4
 
 
 class ExactlyOnceDriver:
-    """Plans, commits and aborts batches, for one Kafka cluster. Has one :class:`TransactionClient`,
-    and may be used by one thread at a time.
+    """Plans, commits and aborts batches, for one Kafka cluster. Only one thread at a time may use a
+    driver, because the driver has one :class:`TransactionClient`.
 
     ``config`` is the config of the tasks' producers: planning checks that brokers allow its
-    transaction.timeout.ms. ``log_topic`` is the topic of the commit log.
+    transaction.timeout.ms. ``log_topic`` is the topic of the commit log. ``commit``, ``abort`` and
+    ``abort_unknown`` are the methods of :class:`Committer`.
     """
 
     def __init__(
@@ -71,9 +72,10 @@ class ExactlyOnceDriver:
         """Prepares the write of a batch, before any task starts: checks rights and limits, ends the
         decided batch of an earlier driver, and returns the state of ``key``.
 
-        ``check`` is explained at :meth:`Committer.roll_forward`. Raises an error for missing rights
-        on the transactional ids or on the log's topic, for a transaction.timeout.ms above the
-        broker's limit, and for brokers that are too old.
+        ``check`` is called with the state, and raises CommitError or SupersededError if the batch
+        can't follow this state. Also raises an error for missing rights on the transactional ids or
+        on the log's topic, for a transaction.timeout.ms above the broker's limit, for brokers that
+        are too old, and for a decided batch that can't be ended (:meth:`Committer.roll_forward`).
         """
         prefix, now = prefix_of_key(key), self.client.clock.now_ms()
         if self._checked.get(prefix, 0) <= now:

@@ -1,6 +1,5 @@
-"""Time limits of a decision: pure functions of transaction.timeout.ms.
-
-Owns: the margin and the lease. Never: a clock.
+"""The time limits of a decision to commit a batch: the *margin* and the *lease*. Both are pure
+functions of transaction.timeout.ms.
 
 The *margin* is the time that a decided batch needs for its commit. A broker aborts a transaction
 that is older than its ``timeout``. So a batch may be decided only if each of its transactions is

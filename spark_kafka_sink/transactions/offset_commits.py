@@ -1,8 +1,9 @@
 """Commits a consumer group's offsets in a transaction of the driver, together with the data.
 
-Owns: :class:`GroupOffsets`: the requests that add a group's offsets to a transaction, the brokers
-that get these requests, and the errors that are retried. Never: the transaction's end, the source
-of the offsets (``datasource/exactly_once/source_offsets.py``).
+:class:`GroupOffsets` creates the requests that add a group's offsets to a transaction, with the
+brokers that get the requests, and the errors after which a request is sent again. This module does
+not read the offsets (``datasource/exactly_once/source_offsets.py`` does that). It does not end the
+transaction (``committer.py`` does that).
 
 The offsets take effect when the transaction is committed (KIP-98). With transactions of version 1,
 AddOffsetsToTxn first adds the group to the transaction, at the transaction's coordinator. With
@@ -75,9 +76,9 @@ class GroupOffsets:
     def calls(
         self, client: TransactionClient, to: PreparedTransaction
     ) -> list[Call[TxnOffsetCommitResponse]]:
-        """The TxnOffsetCommit requests that add the offsets to transaction ``to``.
+        """Creates the TxnOffsetCommit requests that add the offsets to transaction ``to``.
 
-        If the cluster does not have one of the partitions, a request fails with
+        If the cluster does not have one of the partitions, a request fails after 5 seconds with
         InvalidMetadataError.
         """
         what = f"TxnOffsetCommit of group '{self.group_id}'"

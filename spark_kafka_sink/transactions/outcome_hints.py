@@ -1,7 +1,7 @@
-"""The advice in an error about a decided batch whose outcome is unknown.
+"""The advice in an error about a decided batch with an unknown outcome.
 
-Owns: the text of the hint. It depends on the states of the batch's transactions at their
-coordinators. Never: an outcome (``outcomes.py``), a request.
+The text depends on the outcomes of the batch's transactions. This module sends no request, and does
+not find out the outcomes: ``outcomes.py`` and ``ending.py`` do that.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
 
 
 def _named(ids: Sequence[str], key: str) -> str:
-    """The arguments with which ``kprod txn abort`` finds the transactions ``ids``: the prefix of
-    ``key``, and the run that wrote all of them.
+    """Returns the arguments with which ``kprod txn abort`` finds the transactions ``ids``: the
+    prefix of ``key``, and the run that wrote all of them. If the first id is not the id of a task,
+    returns this id.
     """
     found = parse(ids[0])
     return ids[0] if found is None else f"--prefix {prefix_of_key(key)} --run {found.run}"

@@ -1,8 +1,8 @@
 """The outcome of a transaction if EndTxn(commit) got no clear response. The coordinator's
 description of the transaction shows the outcome.
 
-Owns: the outcome for each response of DescribeTransactions, as a table. Never: a broker, a retry
-(``ending.py``).
+This module has a table with the outcome for each response to DescribeTransactions. It sends no
+request: ``ending.py`` does that.
 
 The errors INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING and
 PRODUCER_FENCED only mean that the transaction can't be committed now. A transaction that the broker
@@ -24,12 +24,14 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 class Outcome(Enum):
     """The outcome of a transaction that the driver wants to commit."""
 
+    #: The transaction is committed, and its markers are written.
     COMMITTED = "committed"
-    #: The transaction is not committed or aborted yet.
+    #: The transaction is open, or its commit is not complete yet.
     RETRY = "retry"
-    #: Aborted: its rows are gone.
+    #: The transaction was aborted: no consumer with read_committed will see its rows.
     LOST = "lost"
-    #: The coordinator no longer has the transaction.
+    #: The coordinator does not show how the transaction ended: its id has expired, or was
+    #: initialized again.
     UNKNOWN = "unknown"
 
 

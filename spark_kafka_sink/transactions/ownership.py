@@ -2,8 +2,7 @@
 query or a job in the commit log. Every write of the log is a compare-and-swap, and this rule is the
 comparison.
 
-Owns: :class:`Owner` and its check against the log's state. Never: the step that follows
-(``table.py``), a transaction of the data.
+:class:`Owner` checks a run against the log's state. ``table.py`` chooses the step that follows.
 
 **The log is the fence.** Planning, commit and abort run in different, short-lived processes, and
 two drivers may run the same query. The *generation* is a number in the log's state. It grows when a
@@ -57,9 +56,12 @@ class Numbering(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The run that commits or aborts a batch. ``generation`` is the generation of the key when the
-    batch was planned. The generation is a number in the commit log that grows when another run
-    takes over the key.
+    """The run that wants to commit or abort a batch. The run is not necessarily the owner of the
+    key yet: :meth:`may_decide` shows whether it is the owner, or may become the owner.
+
+    ``key`` is the name of the query or the job in the commit log. ``generation`` is the generation
+    of the key when the batch was planned. The generation is a number in the commit log that grows
+    when another run takes over the key.
 
     ``run_id`` is a stream's run id. For a batch job, planning generates it. ``query_id`` is empty
     if the query is unknown.
