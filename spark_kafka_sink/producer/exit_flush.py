@@ -148,7 +148,7 @@ def _has_work(parts: ProducerParts) -> bool:
 def _rows_of_transaction(parts: ProducerParts) -> int:
     """The number of acknowledged rows in the producer's open transaction. Closing the producer
     aborts the transaction, so read_committed consumers will not see these rows. The number is 0 if
-    no transaction is open, or if a thread is committing or aborting the transaction.
+    no transaction is open, if the transaction is prepared, or if it is being committed or aborted.
     """
     manager = parts.transactional
     if manager is None or not manager.has_ongoing_transaction or manager.is_completing:
