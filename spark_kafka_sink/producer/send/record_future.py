@@ -1,8 +1,8 @@
 """The futures that ``send`` returns (Java's FutureRecordMetadata).
 
-Owns: :class:`RecordFuture`; :class:`ProduceRequestResult`, the outcome that all futures of a batch
-share; :class:`FutureRecords`, the records of ``send`` in one batch. Never: the decision about the
-outcome (``producer_batch.py``).
+:class:`RecordFuture` is the future of one record. All futures of a batch share the outcome of the
+batch (:class:`ProduceRequestResult`). :class:`FutureRecords` has the records of ``send`` in one
+batch. The sender decides the outcome of a batch, and ``producer_batch.py`` passes the outcome on.
 
 A future needs little memory and no lock. It has a reference to the result of its batch, and the
 record's index in the batch. The record's metadata is created when a caller reads it. If a batch is
@@ -54,9 +54,13 @@ class ProduceRequestResult:
     """The outcome of a batch. All futures of the batch share this object (Java's
     ProduceRequestResult).
 
-    ``lock`` guards all fields until the outcome is set. After that, no field changes. ``wanted`` is
-    True if a record of the batch has a callback. ``wanted`` is set under the accumulator's lock
-    when the record is appended.
+    ``lock`` guards all fields until the outcome is set. After that, the outcome does not change.
+
+    * ``offset``: the offset of the batch's first record, or -1 if the offset is unknown.
+    * ``log_append_time_ms``: the broker's time for a topic with LogAppendTime, otherwise -1.
+    * ``record_errors``: returns the error of a record by its index. None if the batch was written.
+    * ``wanted``: True if a record of the batch has a callback or a done callback. When a record
+      with a callback is appended, ``wanted`` is set under the accumulator's lock.
     """
 
     __slots__ = (
@@ -87,8 +91,8 @@ class ProduceRequestResult:
         self.wanted = False
 
     def set(self, offset: int, log_append_time_ms: int, record_errors: RecordErrors | None) -> bool:
-        """Sets the outcome of the batch. Returns True if a future has a callback. The caller must
-        then call :meth:`run_callbacks`.
+        """Sets the outcome of the batch. Returns True if a future has a callback: the caller must
+        then call :meth:`run_callbacks`. Finally the caller calls :meth:`release_waiters`.
         """
         with self.lock:
             self.offset = offset
@@ -189,11 +193,12 @@ class ProduceRequestResult:
 
 
 class RecordFuture:
-    """The outcome of one record. It has the methods of ``concurrent.futures.Future``, and can be
-    awaited in asyncio.
+    """The outcome of one record of ``send``. It has the methods ``result``, ``exception``, ``done``
+    and ``add_done_callback`` of ``concurrent.futures.Future``, and can be awaited in asyncio.
 
     A future can't be cancelled. ``index`` is the index of the record in its batch, and
-    ``timestamp`` the timestamp of the record in milliseconds since the epoch.
+    ``timestamp`` the timestamp of the record in milliseconds since the epoch. ``key_size`` and
+    ``value_size`` are in bytes, and -1 for null.
     """
 
     __slots__ = (
@@ -262,22 +267,24 @@ class RecordFuture:
     # ---- the caller's side -------------------------------------------------------------------
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Waits for the outcome. Returns the place where the record was written, or raises the
-        record's error.
+        """Waits for the outcome. Returns the topic, partition and offset at which the record was
+        written, or raises the record's error.
 
-        Raises KafkaTimeoutError after ``timeout`` seconds. If ``timeout`` is None, waits without a
-        limit.
+        Raises KafkaTimeoutError after ``timeout`` seconds. The record may nevertheless be written
+        later. If ``timeout`` is None, waits without a limit.
         """
         return self._outcome(self._await(timeout))
 
     def exception(self, timeout: float | None = None) -> KafkaError | None:
         """Waits for the outcome like :meth:`result`. Returns the record's error, or None if the
-        record was written.
+        record was written. Raises KafkaTimeoutError after ``timeout`` seconds.
         """
         return self._error(self._await(timeout))
 
     def done(self) -> bool:
-        """True if the outcome is known, so that :meth:`result` does not block."""
+        """True if the outcome is known and the callbacks of the batch have run, so that
+        :meth:`result` does not block.
+        """
         result = self._result
         return result.is_done and self._result is result
 
