@@ -1,10 +1,9 @@
 """Adds a single record of ``send`` to a batch (Java's ``KafkaProducer.doSend``).
 
-Owns: the steps of ``send``: wait for metadata, serialize, choose the partition, check the size,
-make the headers read-only, allocate memory, and append to a batch under the accumulator's lock. If
-a step fails, this module also notifies the callback and the interceptors. Thread-safe. Never:
-opening and closing a batch (``batch_filler.py``), sending a request, appending rows of
-``send_columns`` (``column_appender.py``).
+The steps of ``send`` are: wait for metadata, serialize key and value, make the headers read-only,
+choose the partition, check the size, and append to a batch under the accumulator's lock. Memory is
+allocated if the batch needs more. If a step fails, this module also notifies the callback and the
+interceptors. Any number of threads may call it. ``batch_filler.py`` opens and closes the batches.
 
 max.block.ms limits the sum of the waits for metadata and for memory in one call of ``send``.
 """
@@ -64,18 +63,20 @@ from spark_kafka_sink.records.single_record import (
     size_upper_bound,
 )
 
-#: Returned by :meth:`RecordFiller.append` when the sticky partition changed.
+#: The result of :meth:`RecordFiller.append` if the sticky partition has changed.
 PARTITION_CHANGED = -1
 
-#: A batch of single records allocates memory in steps of this (Kafka 4.4's incremental strategy): a
-#: whole batch.size for each open batch would be 256 MiB for 1000 partitions, and an allocation for
-#: each record costs as much as encoding it.
+#: A batch of single records allocates memory in steps of this number of bytes (Kafka 4.4's
+#: incremental strategy). A whole batch.size for each open batch would be 256 MiB for 1000
+#: partitions. An allocation for each record would cost as much as encoding the record.
 MEMORY_STEP = 16_384
 
-#: Length, attributes, the two deltas and two lengths of a record, as the sticky partitioner counts.
+#: The bytes of a record in addition to key, value and headers, as the sticky partitioner counts
+#: them: length, attributes, two deltas and two lengths.
 _RECORD_OVERHEAD = 12
 
-#: Interval at which a topic's last use is updated: metadata.max.idle.ms is at least 5 seconds.
+#: The interval in ms at which a topic's last use is updated. (metadata.max.idle.ms is at least 5
+#: seconds.)
 _TOUCH_MS = 1_000
 
 
@@ -125,8 +126,8 @@ class RecordFiller:
 
         There are three results:
 
-        * The record's future, if the record was appended. The batch now owns ``memory``, which the
-          caller allocated in the BufferPool.
+        * The record's future, if the record was appended. If the batch needed the bytes ``memory``,
+          it now owns them, and ``memory.size`` is 0. Otherwise the caller must free them.
         * PARTITION_CHANGED, if the sticky partition of the topic has changed. The caller must
           choose the partition again.
         * A number of bytes. The caller must allocate these bytes, and call this method again.

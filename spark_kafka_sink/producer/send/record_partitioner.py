@@ -1,10 +1,10 @@
 """Chooses the partition of a single record, with the same results as Java's
 ``KafkaProducer.partition`` (KIP-794).
 
-Owns: the choice for one record of ``send``, and the sticky partition of each topic. (Records
-without a key go to the topic's sticky partition until enough bytes are sent. Then another partition
-becomes the sticky partition.) Never: the partitions of columns (``records/partitioning`` has the
-same rules for many rows), taking a lock.
+This module chooses the partition of a record of ``send``, and keeps the sticky partition of each
+topic. (Records without a key go to the topic's sticky partition until enough bytes are sent. Then
+another partition becomes the sticky partition.) ``records/partitioning`` has the same rules for the
+rows of columns.
 
 Between the choice of the sticky partition and the append of the record, another thread may have
 changed the topic's sticky partition. So the append calls :meth:`StickyPartition.changed` under the
@@ -39,8 +39,8 @@ NextPartition = Callable[[str, Cluster], int]
 
 
 class RecordPartitionerPlugin(Protocol):
-    """The interface of a user's partitioner for single records. A partitioner that depends only on
-    the key can be a :class:`KeyRule` instead.
+    """The interface of a partitioner for single records that is not a :class:`KeyRule`. The only
+    implementation is :class:`ColumnsPartitioner`, for RoundRobinPartitioner and for a user's class.
     """
 
     def partition(
@@ -83,9 +83,12 @@ class StickyPartition:
         return False
 
     def appended(self, size: int, *, all_full: bool) -> None:
-        """Counts ``size`` bytes of a record that was appended to this partition. If the partition
-        now has enough bytes, the topic gets another sticky partition. Called under the
+        """Counts ``size`` bytes of a record that was appended to this partition. Called under the
         accumulator's lock.
+
+        If the partition now has enough bytes and ``all_full`` is True, the topic gets another
+        sticky partition. After twice as many bytes, ``all_full`` does not matter. ``all_full``
+        means that no batch in the partition's queue accepts more records.
         """
         self._produced += size
         if self._produced >= self._size and (all_full or self._produced >= 2 * self._size):
@@ -95,8 +98,10 @@ class StickyPartition:
 class RecordPartitioner:
     """Chooses the partitions of single records whose partition is not given.
 
-    ``own`` is the user's partitioner. If ``own`` is None, the key rule ``rule`` and the sticky
-    partition are used. ``cluster`` is a function that returns the current metadata.
+    ``own`` chooses the partitions if partitioner.class is RoundRobinPartitioner or a user's class.
+    For any other partitioner, ``own`` is None, and the key rule ``rule`` and the sticky partition
+    are used. ``cluster`` is a function that returns the current metadata. ``next_partition``
+    chooses the next sticky partition. If ``next_partition`` is None, :func:`uniform` chooses it.
     """
 
     def __init__(

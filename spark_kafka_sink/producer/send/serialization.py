@@ -1,7 +1,8 @@
 """Serializers for the keys and values of single records (Java's ``common.serialization``).
 
-Owns: the built-in serializers, with Java's class names and with short names, and the import of a
-user's serializer class. Never: rows of ``send_columns``, whose values are already bytes or strings.
+This module has the built-in serializers, with Java's class names and with short names, and imports
+a user's serializer class. Rows of ``send_columns`` need no serializer, because their keys and
+values are already bytes or strings.
 
 Numbers are big-endian, as in Java. If a key or value is None, null is written, and no serializer is
 called.
@@ -30,8 +31,8 @@ class Serializer(Protocol):
         """Returns ``data`` as bytes. ``data`` is not None. If the result is None, null is written.
         A serializer may add headers to ``headers``.
 
-        If a serializer raises a TypeError, ``send`` raises SerializationError ("can't convert")
-        instead. ``send`` raises other exceptions unchanged.
+        If a serializer raises a TypeError or UnicodeEncodeError, ``send`` raises SerializationError
+        ("can't convert") instead. Other exceptions of a serializer are not converted.
         """
         ...
 
@@ -59,8 +60,8 @@ class StringSerializer:
 
 
 class _Number:
-    """Serializes numbers with a big-endian format of :mod:`struct`. The subclasses set the
-    format.
+    """Serializes numbers with a big-endian format of :mod:`struct`. The subclasses set the format.
+    A bool, and a number that is too large for the format, are rejected.
     """
 
     _format = struct.Struct(">i")
@@ -123,7 +124,9 @@ class UUIDSerializer:
 
 
 class VoidSerializer:
-    """Accepts only None. For keys or values that are always null."""
+    """Rejects every value. Use this serializer for keys or values that are always None: null is
+    written for None without a call of the serializer.
+    """
 
     def serialize(self, topic: str, data: object, headers: Headers) -> bytes:  # noqa: ARG002
         raise TypeError
@@ -133,11 +136,11 @@ class ListSerializer:
     """Serializes a list or tuple. The serializer ``inner`` converts each item. The layout is that
     of Java's ``ListSerializer``.
 
-    If ``inner`` converts all items to the same size, such as 4 bytes, the bytes are: a byte 0, the
-    number of null items, the indexes of the null items, the number of all items, and the bytes of
-    the items that are not null. Otherwise the bytes are: a byte 1, the number of items, and the
-    size and the bytes of each item. The size of a null item is -1. Counts, sizes and indexes are 4
-    bytes.
+    If ``inner`` is the serializer of a number or of a UUID, all items have the same size. The bytes
+    are then: a byte 0, the number of null items, the indexes of the null items, the number of all
+    items, and the bytes of the items that are not null. With any other ``inner`` the bytes are: a
+    byte 1, the number of items, and the size and the bytes of each item. The size of a null item is
+    -1. Counts, sizes and indexes are 4 bytes.
     """
 
     def __init__(self, inner: Serializer) -> None:
@@ -191,8 +194,9 @@ _BUILT_IN: dict[str, Callable[[], Serializer]] = {
 
 
 def serializer(given: object, option: str) -> Serializer:
-    """Returns a serializer. ``given`` may be a serializer object, a class, a short name such as
-    ``int``, a class name of Java, or an import path. None means :class:`BytesSerializer`.
+    """Returns the serializer object for the value ``given`` of an option. ``given`` may be a
+    serializer object, a class, a short name such as ``int``, a class name of Java, or an import
+    path. None and an empty text mean :class:`BytesSerializer`.
 
     Raises ConfigError with the option's name ``option`` for other values.
     """
@@ -225,8 +229,11 @@ def serializer(given: object, option: str) -> Serializer:
 def serialize(
     by: Serializer, option: str, topic: str, data: object, headers: Headers
 ) -> bytes | None:
-    """Converts ``data`` to bytes with the serializer ``by``. Raises SerializationError if this is
-    not possible. The message has the name ``option``, but never the content of ``data``.
+    """Converts ``data`` to bytes with the serializer ``by``. Returns None if ``data`` is None.
+
+    Raises SerializationError if ``by`` rejects ``data`` (TypeError or UnicodeEncodeError), or
+    returns something other than bytes. The message has the option's name ``option``, but never the
+    content of ``data``. Other exceptions of the serializer are raised unchanged.
     """
     if data is None:
         return None
