@@ -1,8 +1,7 @@
 """The accumulator: the queues of a producer's record batches. One lock guards all queues.
 
-Owns: a batch from its creation until its memory is freed. ``producer_batch`` is one batch.
-``record_accumulator`` has the queues, flush, and the failure of all batches. ``batch_filler`` fills
-and closes batches. ``partition_load`` computes weights of partitions for rows without a key.
-``batch_drainer`` selects the batches to send. ``batch_returns`` puts batches back for a retry,
-splits them, and expires them.
+``producer_batch`` is one batch, from its creation until its memory is freed. ``record_accumulator``
+has the queues, flush, and the failure of all batches. ``batch_filler`` fills and closes batches.
+``partition_load`` computes weights of partitions for rows without a key. ``batch_drainer`` selects
+the batches to send. ``batch_returns`` puts batches back for a retry, splits them, and expires them.
 """

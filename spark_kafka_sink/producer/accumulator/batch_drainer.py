@@ -1,11 +1,9 @@
 """Selects the nodes to which a Produce request can be sent now, and takes the batches of these
 requests out of the queues.
 
-Owns: the conditions under which a batch is sent before it is full; the time until the sender must
-check the queues again; the fair order of partitions in a request; the backoff of retried batches.
-Runs on the network thread. Never: filling a batch (``batch_filler.py``), weights of partitions
-(``partition_load.py``), assigning a sequence number (the transaction manager does this, see
-:class:`DrainControl`), reading a clock, using a socket.
+This module also computes the time until the sender must check the queues again, and keeps a fair
+order of the partitions in the requests to a node. It runs on the network thread. The transaction
+manager assigns the sequence numbers (see :class:`DrainControl`).
 
 A batch is sent before it is full if one of these conditions holds: the writer has waited for input
 for linger.ms; the batch has been open for too long; a flush, a commit or an abort waits for the
@@ -186,7 +184,7 @@ class BatchDrainer:
 
     def _open_ready(self, nodes: set[int], now: int) -> int:
         """Adds to ``nodes`` the leaders of the open batches that must be sent now. Returns the
-        delay in ms until the next open batch must be sent.
+        delay in ms until another open batch must be sent, or NEVER.
         """
         accumulator, manager = self._accumulator, self._transaction_manager
         everything = self._send_all_open(now)
@@ -201,7 +199,7 @@ class BatchDrainer:
                     return delay  # in opening order: all that follow are younger
                 continue
             if queue.batches[0] is not batch or queue.muted or queue.leader < 0:
-                continue  # not its turn
+                continue  # an earlier batch goes first, or no node can take the batch
             if queue.leader not in nodes and (manager is None or manager.may_drain(batch)):
                 nodes.add(queue.leader)
                 if len(nodes) == len(self._queues.by_node):

@@ -1,11 +1,10 @@
 """Appends encoded rows to batches, and closes full batches. Batches are compressed without the
 accumulator's lock.
 
-Owns: the maximum size of a batch, appending slices, closing a batch (OPEN, CLOSING, READY), and the
-recovery if a KeyboardInterrupt ends the close of a batch. A *slice* is the encoded records of one
-partition for one batch (``EncodedSlice``). Never: appending records of ``send``
-(``record_appender.py``), the sender's decision to close a batch (``batch_drainer.py``), reading a
-clock.
+:class:`BatchLimits` has the maximum size of a batch. :class:`BatchFiller` appends slices, and
+closes batches (OPEN, CLOSING, READY). A *slice* is the encoded records of one partition for one
+batch (``EncodedSlice``). ``record_appender.py`` appends the records of ``send``. The sender decides
+in ``batch_drainer.py`` that a batch must be closed before it is full.
 
 **Closing an open batch.** Encoding and compressing take long, so neither happens under the lock.
 But the encoder needs the open batch's record count and base timestamp, and another thread may close
@@ -201,10 +200,12 @@ class BatchFiller:
     # ---- columns -----------------------------------------------------------------------------
 
     def positions(self, tps: Sequence[TopicPartition]) -> OpenPositions:
-        """The positions at which the next rows of the partitions ``tps`` will be appended: for each
-        partition the open batch, its number of records, its base timestamp and its free bytes.
+        """The positions at which the next rows of the partitions ``tps`` will be appended.
 
-        The caller encodes rows for these positions, and must soon call :meth:`append`.
+        Returns an int64 array with a row for each partition. A row has four numbers: the generation
+        of the open batch (0 if no batch is open), its number of records, its base timestamp, and
+        its free bytes before compression. The caller encodes rows for these positions, and must
+        soon call :meth:`append`.
         """
         limits = {topic: self.limits.raw_limit(topic) for topic in {tp.topic for tp in tps}}
         accumulator, queues = self._accumulator, self._queues.by_partition
@@ -394,7 +395,8 @@ class BatchFiller:
                 self._wakeup()
         finally:
             if done < len(claimed):
-                # Interrupted in the middle: the sender closes the rest, see ``BatchDrainer``.
+                # This call was interrupted. The sender closes the remaining batches (see
+                # ``BatchDrainer``).
                 with self._accumulator.lock:
                     for batch in claimed[done:]:
                         batch.release_claim()
@@ -402,13 +404,17 @@ class BatchFiller:
                 self._wakeup()
 
     def finish_closing(self, batch: ProducerBatch) -> None:
+        """Compresses the CLOSING ``batch`` without the lock, then sets its state to READY, and
+        changes its memory to its compressed size. If the batch was aborted meanwhile, changes
+        nothing.
+        """
         compressed = batch.compress(self.codec)
         with self._accumulator.lock:
             if batch.state is not BatchState.CLOSING:
                 return  # aborted meanwhile: its memory was already deallocated
             batch.finish_close(compressed, self.codec)
             if compressed is None:
-                return  # the closer without compression was interrupted: the bytes stay
+                return  # without compression, the batch keeps its memory
             before = batch.take_memory()
             after = batch.charge_its_bytes()
         self.limits.closed(batch)

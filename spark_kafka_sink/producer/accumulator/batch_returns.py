@@ -1,9 +1,9 @@
 """Puts batches back into their queues after a failed send, splits batches that are too large, and
 expires queued batches.
 
-Owns: the position of a retried or split batch in its queue, the backoff of a retried batch, and
-delivery.timeout.ms of queued batches. Runs on the network thread. Never: the decision to retry
-(``sender.py``), completing a batch, reading a clock.
+This module chooses the position of a retried or split batch in its queue, computes the backoff of a
+retried batch, and finds the queued batches that are older than delivery.timeout.ms. ``sender.py``
+decides that a batch is retried, split or failed. The module runs on the network thread.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class BatchReturns:
                 self._accumulator.queued(batch.created_ms)
 
     def split_and_reenqueue(self, batch: ProducerBatch) -> int:
-        """Splits a batch that a broker rejected with MESSAGE_TOO_LARGE. Returns the count of the
+        """Splits a batch that a broker rejected with MESSAGE_TOO_LARGE. Returns the number of the
         new batches.
 
         The new batches are put at the head of the queue, in order, without backoff. They own the

@@ -1,9 +1,9 @@
 """Computes the weights of partitions, for the choice of a partition for rows without a key.
 
-Owns: :class:`PartitionLoad`. A weight depends on the number of queued batches and on slow brokers
-(KIP-794), on the rack of the leader (KIP-1123), and on the leaders that were chosen for a task
-(``maxLeadersPerTask``). Never: choosing the partition of a row or the leaders of a task (both in
-``records/partitioning``), changing a queue (``record_accumulator.py``), taking a lock.
+A weight depends on the number of queued batches and on slow brokers (KIP-794), on the rack of the
+leader (KIP-1123), and on the leaders that were chosen for a task (``maxLeadersPerTask``).
+``records/partitioning`` uses the weights to choose the partitions of rows, and chooses the leaders
+of a task. This module takes no lock.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One record batch of the producer, from its creation to its completion.
 
-Owns: the batch's encoded records, its header, and its states. The accumulator queues the batch, and
-the sender sends it. Never: taking a lock, queueing a batch, reading a clock, the decision to retry.
-The accumulator's lock guards every change of the state up to DONE.
+A batch has encoded records, a header, and a state. The accumulator queues the batch, and the sender
+sends it and decides its outcome. The methods of the batch do not take the accumulator's lock. A
+caller that changes the state, except to DONE, must hold this lock.
 
 The record bytes do not change after the batch is closed (DESIGN.md, rule R1). They are immutable
 ``bytes``, or views of a buffer that nobody writes again. The header has the producer id, the epoch
@@ -39,7 +39,14 @@ from spark_kafka_sink.records.record_batch import (
 
 
 class BatchState(Enum):
-    """The state of a batch. Allowed changes: :data:`TRANSITIONS`."""
+    """The state of a batch. :data:`TRANSITIONS` has the allowed changes.
+
+    * OPEN: the batch accepts records.
+    * CLOSING: a thread compresses the batch.
+    * READY: the batch is closed, and can be sent. A batch that waits for a retry is also READY.
+    * IN_FLIGHT: the batch was taken out of its queue for a request, and has no outcome yet.
+    * DONE: the batch was acknowledged, has failed, or was split.
+    """
 
     OPEN = "open"
     CLOSING = "closing"
@@ -114,6 +121,7 @@ class ProducerBatch:
       the order of their creation.
     * ``lineage``: the ``generation`` of the batch from which this batch was split. If the batch was
       not split from another batch, its own ``generation``.
+    * ``raw_size``: the size of the encoded records before compression.
     * ``pool_size``: the bytes of the BufferPool that belong to this batch, including the bytes that
       it views.
     * ``checksum``: the batch's CRC-32C. It is set when the batch is first drained.
@@ -421,9 +429,9 @@ class ProducerBatch:
         return delivery_timeout_ms <= now - self.created_ms
 
     def maybe_update_leader_epoch(self, epoch: int) -> None:
-        """Stores ``epoch``, the leader epoch of the partition. ``epoch`` is -1 if the leader epoch
-        is unknown. If ``epoch`` is higher than the stored epoch, also stores the current number of
-        attempts.
+        """Stores ``epoch``, the leader epoch of the partition, and the current number of attempts.
+        Does nothing if ``epoch`` is not higher than the stored epoch. ``epoch`` is -1 if the leader
+        epoch is unknown.
         """
         if epoch > self._leader_epoch:
             self._leader_epoch = epoch

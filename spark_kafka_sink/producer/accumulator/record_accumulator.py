@@ -1,11 +1,12 @@
 """The queues of batches of a producer, and the state that all users of the queues share.
 
-Owns: a queue for each partition, the list of incomplete batches, the flushes that wait for them,
-the lock of all these, and the actions for failure and close. The thread that writes puts encoded
-rows into the queues, and the network thread takes batches out. Never: filling and closing batches
-(``batch_filler.py``), selecting batches to send (``batch_drainer.py``), retries and expiry
-(``batch_returns.py``), using a socket, reading a clock. Only a flush waits, by the clock's
-``wait``.
+The state consists of a queue for each partition, the incomplete batches (batches whose memory is
+not freed yet), and the flushes that wait for these batches. One lock guards all of them. This
+module also fails the batches after a failure or a close of the producer.
+
+The thread that writes puts encoded rows into the queues, and the network thread takes batches out.
+``batch_filler.py`` fills and closes batches, ``batch_drainer.py`` selects the batches to send, and
+``batch_returns.py`` handles retries and expiry.
 """
 
 from __future__ import annotations
@@ -260,8 +261,8 @@ class IncompleteBatches:
         return list(self._batches.values())
 
     def begin_flush(self) -> Flush:
-        """Begins a flush that waits for all batches that exist now. It does not wait for batches
-        that are created later.
+        """Begins a flush that waits for all batches that exist now. The flush does not wait for
+        batches that are created later.
         """
         flush = Flush(self.generation, len(self._batches))
         self.flushes.append(flush)
@@ -443,8 +444,8 @@ class RecordAccumulator:
         self._abort(batches, error)
 
     def fail(self, error: KafkaError, cause: KafkaError | None = None) -> None:
-        """Marks the producer as failed with ``error``: it accepts no more records. Fails the
-        batches that were never sent, and wakes all waiting threads.
+        """Marks the producer as failed with ``error``: the producer accepts no more records. Fails
+        the batches that were never sent, and wakes all waiting threads.
 
         The batches that were never sent fail with ``cause``, or with ``error`` if ``cause`` is
         None. The other batches stay until their responses arrive, or until the sender is closed.
@@ -468,8 +469,8 @@ class RecordAccumulator:
             batch.report_done()
 
     def close(self, *, forced: bool = False) -> None:
-        """Closes the accumulator: it rejects new records, and all queued batches can be sent before
-        they are full.
+        """Closes the accumulator: new records are rejected, and all queued batches can be sent
+        before they are full. ``forced`` tells the network thread to end without sending them.
 
         The method takes the lock. So if another thread is appending to a batch, the method first
         waits for the end of this append. The sender then finds the batch, and sends it too.
