@@ -1,10 +1,10 @@
 """The batches that were sent and whose outcome is not known yet (Java's
 ``Sender.inFlightBatches``).
 
-Owns: the batches in flight with their nodes; the batches that got OUT_OF_ORDER_SEQUENCE_NUMBER and
-may nevertheless be in the log; the last response to each batch; the time at which the next batch
-expires. Never: the decision to retry or fail a batch (``sender.py``), assigning sequence numbers,
-freeing memory. Only the sender thread may use it, except for :meth:`InFlightBatches.by_node`.
+:class:`InFlightBatches` has the batches in flight with their nodes, the batches that got
+OUT_OF_ORDER_SEQUENCE_NUMBER and may nevertheless be in the log, and the last response to each
+batch. It also finds the batches that expire. ``sender.py`` decides to retry or fail a batch. Only
+the network thread may use the class, except for :meth:`InFlightBatches.by_node`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class InFlightBatches:
         self._on_wire: dict[ProducerBatch, int] = {}
         self._unproven: dict[ProducerBatch, None] = {}
         self._last_answers: dict[ProducerBatch, tuple[str, ErrorCode]] = {}
-        #: The time before which no batch of the two sets expires. NEVER if the sets are empty.
+        #: The time (monotonic ms) before which no batch of the two sets expires. NEVER if the sets
+        #: are empty.
         self.next_expiry_ms = NEVER
 
     def __contains__(self, batch: ProducerBatch) -> bool:
@@ -111,7 +112,9 @@ class InFlightBatches:
                 self.next_expiry_ms = NEVER
 
     def expired(self, now: int) -> list[ProducerBatch]:
-        """The batches that are older than delivery.timeout.ms and have no outcome."""
+        """The batches of both sets that are older than delivery.timeout.ms and have no outcome.
+        They stay in the sets.
+        """
         if now < self.next_expiry_ms:
             return []
         expired = []

@@ -1,8 +1,8 @@
 """Creates the errors of failed batches. Each error names the partition, the broker, the number of
 attempts, the age of the batch, and the cause.
 
-Owns: the errors after an error response, a lost request, a timeout, and an unexpected exception.
-Never: the decision that a batch fails (``sender.py``), the content of a row.
+A batch can fail after an error response, a lost request, a timeout, or an unexpected exception.
+``sender.py`` decides that a batch fails. An error never has the content of a row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Limits the size of the Produce requests to each node.
 
-Owns: the limit for each node. The limit depends on how fast the node has responded. Never: choosing
-the batches of a request, reading a clock.
+The limit of a node depends on how fast the node has responded. ``batch_drainer.py`` chooses the
+batches of a request within this limit.
 
 A broker limits the size of a batch by message.max.bytes, and the size of a request only by
 socket.request.max.bytes (100 MiB). Large requests save work for the producer and the broker. But a
@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
 
-#: A third of a second on a link of 100 Mbit/s. (2 and 8 MiB cost more CPU a row.)
+#: The largest limit in bytes. A link of 100 Mbit/s needs a third of a second for 4 MiB. (2 and 8
+#: MiB cost more CPU a row.)
 LARGEST = 4 * 1024 * 1024
-#: If a node answers within this time, or this part of request.timeout.ms, its size doubles; if it
-#: takes four times as long, its size is halved. So 4 MiB go to links of 32 Mbit/s and more.
+#: If a node responds within this time in ms, or within this part of request.timeout.ms, its limit
+#: doubles. If the response takes more than four times as long, the limit is halved. So 4 MiB are
+#: sent over links of 32 Mbit/s and more.
 _QUICK_MS = 250
 _QUICK_PART = 16
 
@@ -40,8 +42,9 @@ class _NodeSize:
 class RequestSizes:
     """The maximum size of a request to each node, in bytes.
 
-    Each maximum is at least max.request.size. The upper bound is 4 MiB or an eighth of
-    buffer.memory, whichever is smaller.
+    Each maximum begins at max.request.size, and never becomes smaller. The upper bound is 4 MiB or
+    an eighth of buffer.memory, whichever is smaller. If max.request.size is larger than this bound,
+    the maximum is always max.request.size.
     """
 
     __slots__ = ("_least", "_most", "_nodes", "_quick_ms")
@@ -60,6 +63,9 @@ class RequestSizes:
     def answered(self, node: int, size: int, latency_ms: int) -> None:
         """Changes the limit of ``node`` after a response. ``size`` is the size of the request in
         bytes, and ``latency_ms`` the time until the response arrived.
+
+        A slow response halves the limit. A fast response to a request of more than half of the
+        limit doubles the limit.
         """
         found = self._nodes.get(node)
         if found is None:
@@ -74,8 +80,10 @@ class RequestSizes:
         """Lowers the limit of ``node`` after a request of ``size`` bytes got no response, because
         of a disconnect or a timeout.
 
-        A broker closes the connection if a request is larger than socket.request.max.bytes. So
-        later requests are at most as large as the largest request that got a response.
+        The limit is halved. A broker closes the connection if a request is larger than
+        socket.request.max.bytes. So if ``size`` is larger than every request that got a response,
+        later requests are at most as large as the largest of those requests. Does nothing if
+        ``size`` is at most max.request.size.
         """
         found = self._nodes.get(node)
         if found is None or size <= self._least:

@@ -1,9 +1,9 @@
 """The loop of the network thread: sends batches to brokers and handles the responses (Java's
 ``Sender``).
 
-Owns: the phases of the thread (:meth:`Sender.run`), one iteration of the loop
-(:meth:`Sender.run_once`), and the outcome of each batch: completed, split, retried or failed.
-Never: using a socket, encoding a record, assigning a sequence number (``partition_sequences.py``).
+:meth:`Sender.run` has the phases of the thread, and :meth:`Sender.run_once` is one iteration of the
+loop. After each response, the sender completes, splits, retries or fails the batches of the
+request. ``partition_sequences.py`` assigns the sequence numbers.
 
 The thread is a daemon. It runs all methods, except :meth:`Sender.initiate_close`,
 :meth:`Sender.force_close` and :meth:`Sender.on_wire`, which other threads call. ``client.poll``
@@ -125,7 +125,8 @@ _WITHOUT_SEQUENCE = {
 
 
 def _kind(code: ErrorCode, response: ClientResponse) -> Answer:
-    lost = response.body is None or code is ErrorCode.NETWORK_EXCEPTION  # it omits the partition
+    # NETWORK_EXCEPTION with a body: the response omits the partition.
+    lost = response.body is None or code is ErrorCode.NETWORK_EXCEPTION
     return answer_of(code, lost=lost)
 
 
@@ -211,8 +212,8 @@ class Sender:
         return self._accumulator.has_undrained or self._client.in_flight_request_count() > 0
 
     def _must_still_abort(self) -> bool:
-        """Returns True while the closing producer must wait for the abort of its transaction.
-        Called when no request is in flight.
+        """Returns True while the closing producer must wait for the abort of its transaction, by
+        EndTxn or by InitProducerId. Called when no batch is queued and no request is in flight.
 
         If a transaction is open and is neither being committed nor aborted, this method begins its
         abort. A prepared transaction is not aborted, because it was handed over to the driver. If
@@ -290,7 +291,7 @@ class Sender:
             self._client.ready(cluster.nodes[leader], now)
 
     def _is_idle(self) -> bool:
-        """True if the loop has nothing to do until another thread wakes it: no batch is without an
+        """True if the loop has nothing to do until another thread wakes it: every batch has its
         outcome, and no caller waits for metadata or for a transaction.
         """
         manager = self._transaction_manager
@@ -369,7 +370,8 @@ class Sender:
             return timeout
         sendable, not_ready_timeout = self._sendable(cluster, result.ready_nodes, now)
         if sendable and self._send_to(cluster, sendable, now) < len(sendable):
-            # Ready, yet nothing was drained: the cause (a waiter for memory) has just gone.
+            # A node was ready, but no batch was drained for it. The reason to send an open batch
+            # early (a thread that waited for memory) has just gone.
             timeout = min(timeout, _MAX_POLL_MS)
         # A node can take the next request once this one is written, which wakes the poll.
         return min(timeout, not_ready_timeout)
@@ -391,7 +393,8 @@ class Sender:
 
     def _sendable(self, cluster: Cluster, ready: Iterable[int], now: int) -> tuple[list[int], int]:
         """Selects the nodes of ``ready`` whose connection accepts a request now. Returns their ids,
-        and the time in ms until the connection of another node must be checked again.
+        and the time in ms until the connection of another node must be checked again. If the
+        authentication by a node has failed, fails the producer.
         """
         sendable = []
         timeout = NEVER
