@@ -1,11 +1,11 @@
 """Finds the changes in an Arrow batch that are in the wrong order. A change is in the wrong order
 if an earlier row has a later change of the same key.
 
-Owns: :func:`older_changes`. Never: keys (``changed_rows``), changes of another Arrow batch or task.
-
 The position of a change is the value of the feed's order columns. In most batches the positions
 never decrease from row to row. One comparison per row shows this. Keys are compared only in the
 other batches. There, a hash of each key first excludes the keys that occur only once.
+
+``changed_rows`` makes the keys. Changes in other Arrow batches or tasks are not compared.
 """
 
 from __future__ import annotations
@@ -47,10 +47,13 @@ def older_changes(
     A change is in the mask if an earlier row of the batch has a change of the same key with a
     higher position. ``order`` are the columns with the position. ``keys_of`` returns two arrays.
     The first has a number for each row: rows with equal keys have equal numbers. The second is the
-    mask of the rows that have a key. Rows in ``dropped`` become no record. Such rows are ignored,
-    and so are rows that can't be sent (``marks``). If two changes of a key have the same position
-    and ``by_kind`` is true, a delete counts as earlier than an insert or update. ``by_kind`` is
-    false for Debezium's events.
+    mask of the rows that have a key.
+
+    ``kinds`` and ``marks`` have the numbers of ``marks.py`` for each row. Rows that can't be sent
+    (``marks``) are ignored, and so are the rows in the mask ``dropped``, which become no record.
+
+    If two changes of a key have the same position and ``by_kind`` is true, a delete counts as
+    earlier than an insert or update. ``by_kind`` is false for Debezium's events.
     """
     none = np.zeros(len(kinds), np.bool_)
     if not order or len(kinds) <= 1:
@@ -115,8 +118,8 @@ def dense(numbers: Int64s) -> Int64s:
 
 
 def _may_be_twice(keys: Int64s) -> Mask:
-    """The mask of the keys whose hash occurs more than once. These are repeated keys, and different
-    keys with the same hash.
+    """The mask of the keys that share their hash with another key in ``keys``. These are repeated
+    keys, and different keys with the same hash.
     """
     hashes, rows = _hashes(keys), np.arange(len(keys), dtype=np.int32)
     last_row = np.empty(1 << _BITS, np.int32)

@@ -1,16 +1,18 @@
 """Converts the changes of a change feed to rows of the table. This happens before step 3 of a
 record's way (DESIGN.md).
 
-Owns: :class:`ChangedRows`. It makes a tombstone for a delete. For an update that changes the key,
-it also makes a tombstone for the old key. It adds a column with a *mark* for each row: a record, a
-tombstone, or the reason why the row can't be sent. Never: the choice of columns (``column_plan``),
-keys and values (``record_columns``, ``composed_columns``), the order of changes in several tasks or
-Arrow batches (``datasource/jobs/upserts.py``).
+A delete becomes a tombstone. An update that changes the key becomes two rows: a tombstone for the
+old key, and the new row. The rows get an additional column with a *mark*: a number that means a
+record, a tombstone, or the reason why the row can't be sent.
 
 Delta Lake and Flink describe an update by two rows. The first row is the *preimage*: the old
 values, from before the update. The second row has the new values. Only the second row becomes a
 record. If an Arrow batch ends with a preimage, the preimage is kept for the next batch. If the task
 ends before the second row, the preimage gets a mark as a row that can't be sent.
+
+Other modules make the keys and values (``record_columns``, ``composed_columns``). The order of
+changes is checked only within an Arrow batch. ``datasource/jobs/upserts.py`` finds the last change
+of each key in the whole feed.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ from spark_kafka_sink.records.varint import Int64s
 
 @dataclass(slots=True)
 class ChangedRows:
-    """Converts the changes of one task attempt, Arrow batch by Arrow batch.
+    """Converts the changes of one task attempt to rows of the table, Arrow batch by Arrow batch.
 
     ``dropped`` is the number of rows that became no record. ``added`` is the number of additional
     records: a change that became two records adds 1.
@@ -66,11 +68,13 @@ class ChangedRows:
     _open: pa.RecordBatch | None = field(default=None, init=False)
 
     def changed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
-        """Converts the changes in ``batch`` to rows of the table. Also returns an array with an
-        item for each row: the index in ``batch`` of the change that the row comes from.
+        """Converts the changes in ``batch`` to rows of the table. Returns a batch with these rows,
+        and an int64 array with an item for each row: the index in ``batch`` of the change that the
+        row comes from.
 
-        The index is -1 for the preimage that the previous call has kept. If each change became
-        exactly one row, the second result is None.
+        The index is -1 for a row from the *preimage* that the previous call has kept. A preimage is
+        a row with the values from before an update. If each change became exactly one row, the
+        second result is None.
         """
         waited = self._open is not None
         if self._open is not None:
@@ -86,8 +90,12 @@ class ChangedRows:
         return made, (np.arange(made.num_rows) if numbers is None else numbers) - 1
 
     def last(self) -> tuple[pa.RecordBatch, Int64s | None] | None:
-        """Called at the end of the task. If the last row of the task was the preimage of an update,
-        returns this row, with a mark that it can't be sent. Otherwise returns None.
+        """Returns the change that is still kept at the end of the task, or None if there is no such
+        change.
+
+        The change is the *preimage* of an update (the row with the values from before the update),
+        because the second row of the update is missing. The result has the form of the result of
+        :meth:`changed`. The row has a mark that it can't be sent.
         """
         batch, self._open = self._open, None
         if batch is None:
@@ -139,8 +147,10 @@ class ChangedRows:
         self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s, moved: Mask, dropped: Mask
     ) -> Mask:
         """The mask of the changes that are in the wrong order: an earlier row has a later change of
-        the same key. In a compacted topic, such a change would replace the later change. An update
-        that changes the key (``moved``) counts as a change of both keys.
+        the same key. In a compacted topic, such a change would replace the later change.
+
+        ``moved`` is the mask of the updates that change the key. Such an update counts as a change
+        of both keys.
         """
         by_kind = self._changes.images is None
         if moved.any():
@@ -199,8 +209,9 @@ class ChangedRows:
         return value.columns[0].index if value.format is ColumnFormat.STRING else None
 
     def _pairs(self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s) -> tuple[Mask, Mask]:
-        """Finds the two rows of each update. Returns two masks. The first has the preimages that
-        become no record. The second has the updates of Debezium that change the key.
+        """Finds the two rows of each update. Returns two masks. The first has the *preimages* (rows
+        with the values from before an update) that become no record. The second has the updates of
+        Debezium that change the key.
 
         If an update of two rows changes the key, its preimage is not in the first mask, and becomes
         the tombstone of the old key. In ``kinds``, this function changes the kind of the second row
@@ -287,7 +298,7 @@ class ChangedRows:
 
     def _key_numbers(self, batch: pa.RecordBatch, kinds: Int8s) -> tuple[Int64s, Mask]:
         """Returns two arrays. The first has a number for each row: rows with equal keys have equal
-        numbers. The second is the mask of the rows whose key is not null.
+        numbers. The second is the mask of the rows that have a key.
         """
         columns = self._key_columns(batch, kinds)
         if any(pa.types.is_nested(one.type) for one in columns):

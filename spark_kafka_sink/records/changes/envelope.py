@@ -1,7 +1,6 @@
 """Builds the columns of Debezium's envelope for changes: before, after, source, op and ts_ms.
 
-Owns: :func:`envelope_of`, and its input :class:`TableRows`. Never: the choice of the rows
-(``changed_rows``), the bytes of a format.
+``changed_rows`` determines the rows. The encoders of formats write the bytes.
 """
 
 from __future__ import annotations
@@ -26,14 +25,16 @@ class TableRows:
     """Rows of the table that were made from the changes of a change feed.
 
     ``batch`` has the rows of the table, and ``whole`` has the changes. ``kinds`` and ``marks`` have
-    the kind and the mark of each row of ``batch`` (``marks.py``). One change can become several
-    rows, for example a tombstone of the old key and the new row.
+    a number for each row of ``batch`` (``marks.py``): insert, update or delete, and record or
+    tombstone. One change can become several rows, for example a tombstone of the old key and the
+    new row.
 
     * ``is_moved``: true if the row comes from an update that changes the key.
     * ``old``: true if the row is for the old key of such an update.
     * ``copies``: 0 for the first row that a change became, 1 for the second, and so on.
-    * ``was``: for a row that comes from an update, the index of the update's preimage in ``whole``.
-      -1 if there is no preimage. ``was`` is None if the feed never has preimages.
+    * ``was``: for a row that comes from an update, the index in ``whole`` of the update's preimage
+      (the row with the values from before the update). -1 if there is no preimage. ``was`` is None
+      if no row has a preimage.
     """
 
     batch: pa.RecordBatch
@@ -58,13 +59,14 @@ def fields_of(images: pa.StructArray) -> list[pa.Array]:
 
 
 def valid(column: pa.Array) -> Mask:
-    """The mask of the rows whose value is not null."""
+    """The mask of the rows with a value that is not null."""
     found: Mask = column.is_valid().to_numpy(zero_copy_only=False)
     return found
 
 
 def envelope_of(changes: ChangePlan, rows: TableRows, columns: list[pa.Array]) -> list[pa.Array]:
-    """Builds the five columns of Debezium's envelope, in the order of ``ENVELOPE``.
+    """Builds the five columns of Debezium's envelope, in the order of ``ENVELOPE``. ``columns`` are
+    the columns of ``rows.batch``, and after them the fields of the row.
 
     For a delete, the column ``before`` has the deleted row. For an update, ``before`` has the
     values from before the update if the feed contains these values. In all other cases ``before``

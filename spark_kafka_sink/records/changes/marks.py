@@ -4,8 +4,8 @@ A *kind* is a number that means insert, update, delete, or preimage. A preimage 
 values from before an update. A *mark* is a number that means a record, a tombstone, or the reason
 why the change can't be sent.
 
-Owns: the kinds, the marks, :func:`kinds_of` and :func:`note_changes`. Never: the choice of a row's
-mark (``changed_rows``), the handling of changes that can't be sent (``bad_rows``).
+``changed_rows`` determines the mark of each row, and ``bad_rows`` collects the changes that can't
+be sent.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ _PROBLEMS: Final = {
 
 
 def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
-    """The kind of each change, from ``types``, the feed's column with the types of changes."""
+    """The kind of each change, as a number. ``types`` is the feed's column with the types of
+    changes, such as ``insert``. A null, and a type that ``log`` does not have, get the kind for
+    unknown types.
+    """
     of = (log.inserts, log.updates, log.deletes, log.preimages, (), (TIED,), (UNORDERED,))
     known = [(name, kind) for kind, names in enumerate(of) for name in names]
     if not (pa.types.is_string(types.type) or pa.types.is_large_string(types.type)):
@@ -102,8 +105,11 @@ def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
 
 
 def note_changes(batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows) -> None:
-    """Reads the marks in ``batch``, and adds the changes that can't be sent to ``bad``. If ``bad``
-    collects no rows, raises DataError for the first such change.
+    """Adds the changes in ``batch`` that can't be sent to ``bad``. If ``bad`` collects no rows,
+    raises DataError for the first such change.
+
+    ``batch`` has the column of marks (numbers that mean a record, a tombstone, or the reason why
+    the change can't be sent). Does nothing if the rows are not changes.
     """
     changes = plan.changes
     if changes is None:
