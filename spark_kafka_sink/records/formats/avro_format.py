@@ -1,11 +1,10 @@
 """The format Avro: reading and deriving schemas, and matching columns with a schema's fields.
 
-Owns: :class:`AvroFormat`. It reads schemas from their JSON (specification 1.12), or derives them
-from columns. It finds the field for each column, and the encoding of the column's values. It raises
-errors at planning, as far as the driver can find them. A schema is checked only for errors that
-would lead to wrong bytes, because the registry itself checks all schemas. Never: Arrow; a registry;
-a value of a row. (The encoder finds numbers that are too large, and nulls where a value is
-required.)
+:class:`AvroFormat` reads schemas from their JSON (specification 1.12), or derives them from
+columns. It finds the field for each column, and the encoding of the column's values. It raises
+errors at planning, as far as the driver can find them. The encoder in the tasks finds the other
+errors: numbers that are too large, and nulls where a value is required. A schema is checked only
+for errors that would lead to wrong bytes, because the registry itself checks all schemas.
 
 A column belongs to the field with the column's name, or to the field that has the column's name as
 an alias. A field without a column gets the default of the field. In a derived schema, a nullable

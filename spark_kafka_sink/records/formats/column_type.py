@@ -1,9 +1,9 @@
 """The types of columns, as the payload formats need them: without Spark's and Arrow's classes.
 
-Owns: :class:`ColumnType`, and :class:`ColumnKind`, the table with the type that each kind of column
-gets in a derived schema. Never: Spark (``datasource/schemas/column_types.py`` creates column
-types), Arrow. A schema that the user gives can have another type for a column. Each format knows
-these other types. ``make docs`` generates the table in docs/formats.md from this module.
+:class:`ColumnKind` is the table with the type that each kind of column gets in a derived schema.
+``make docs`` generates the table in docs/formats.md from this module. A schema that the user gives
+can have another type for a column. Each format knows these other types.
+``datasource/schemas/column_types.py`` creates column types from Spark's types.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class ColumnType:
 
     ``text`` is Spark's name of the type, for messages. ``children`` are the types inside of this
     type: of the fields of a struct, of the elements of an array, or of the key and the value of a
-    map. ``names`` are the names of a struct's fields.
+    map. ``names`` are the names of a struct's fields. ``precision`` and ``scale`` are 0 for all
+    types except decimals.
     """
 
     kind: ColumnKind

@@ -1,10 +1,11 @@
 """Builds the key, the value and the headers of each row from the columns that options name.
 
-Owns: :func:`with_composed`, which adds these columns to a batch: one for the keys, one for the
-values, and one for the headers. This happens before step 3 of a record's way (DESIGN.md).
-:func:`parts_of` limits the memory for these columns. Never: the text of values (``json_text``), the
-bytes of a format (its encoder), the bytes of headers (``record_headers``), the handling of rows
-that can't be encoded.
+:func:`with_composed` adds up to three columns to a batch: one for the keys, one for the values, and
+one for the headers. This happens before step 3 of a record's way (DESIGN.md). :func:`parts_of`
+limits the memory for these columns.
+
+Other modules make the text of values (``json_text``), the bytes of a format (its encoder) and the
+bytes of headers (``record_headers``). The caller handles rows that can't be encoded.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def with_composed(
     batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows | None = None
 ) -> tuple[pa.RecordBatch, ColumnPlan]:
-    """If ``plan`` builds the key, the value or the headers from several columns, adds a column for
-    each of these parts. Returns the new batch, and a plan that uses the new columns.
+    """Builds the key, the value or the headers of each row, if ``plan`` has several columns for
+    this part of the record. Adds a column for each such part. Returns the new batch, and a plan
+    that uses the new columns.
 
     Rows that can't be encoded are added to ``bad``. If ``bad`` is None, raises DataError for the
     first such row. In such a row, the new column has the row's columns as JSON, for the dead
@@ -98,8 +100,8 @@ def with_composed(
 
 
 def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
-    """The mask of the changes that become tombstones. None if no change becomes a tombstone, or if
-    the rows are not changes.
+    """The mask of the rows of a change feed that become tombstones. None if no row becomes a
+    tombstone, or if the rows are not changes.
     """
     if plan.changes is None:
         return None
@@ -138,8 +140,8 @@ def _payloads_by_topic(
     """Builds the keys or values if each topic has its own schema. Also returns the name and the
     values of the header.
 
-    A row whose topic has no schema can't be encoded. A row with a null topic gets a null key or
-    value. A later check finds this row.
+    If a row's topic has no schema, the row can't be encoded. A row with a null topic gets a null
+    key or value. A later check finds this row.
     """
     names = plain_binary(topics)
     known = pa.array([topic.encode() for topic, _ in part.by_topic], names.type)
@@ -171,13 +173,15 @@ def _payloads_by_topic(
 
 
 def _without_topic(topics: pa.Array) -> npt.NDArray[np.bool_]:
-    """The mask of the rows whose topic is null."""
+    """The mask of the rows with a null topic."""
     nulls: npt.NDArray[np.bool_] = plain_binary(topics).is_null().to_numpy(zero_copy_only=False)
     return nulls
 
 
 def payloads_of_part(part: ComposedColumns, batch: pa.RecordBatch) -> Payloads:
-    """Builds the key or value of each row. ``part`` has one schema for all topics, or no schema."""
+    """Builds the key or value of each row. ``part`` has one schema for all topics, or no schema.
+    The result also has the rows that can't be encoded, with the reasons.
+    """
     columns = [batch.column(column.index) for column in part.columns]
     if part.encoding is not None:
         from spark_kafka_sink.records.formats.binary.encoder import payloads_of
@@ -211,8 +215,8 @@ def _json_payloads(part: ComposedColumns, columns: Sequence[pa.Array], rows: int
 
 
 def _without_json(part: ComposedColumns, one: NamedColumn, column: pa.Array) -> Mask:
-    """The mask of the rows whose value can't be encoded as JSON. Such rows are rare, so they are
-    searched by bisection: a half that can be encoded is not searched further.
+    """The mask of the rows with a value that can't be encoded as JSON. Such rows are rare, so they
+    are searched by bisection: a half that can be encoded is not searched further.
     """
     found = np.zeros(len(column), np.bool_)
     todo = [(0, len(column))]
@@ -230,8 +234,8 @@ def _without_json(part: ComposedColumns, one: NamedColumn, column: pa.Array) -> 
 
 
 def _no_payload(part: ComposedColumns, columns: Sequence[pa.Array]) -> pa.BooleanArray | None:
-    """The mask of the rows whose key or value is null because all ``columns`` are null. None if
-    there is no such row.
+    """The mask of the rows with a null key or value, because all ``columns`` are null. None if
+    there is no such row, or if ``part`` does not have the rule ``nulls_are_null``.
     """
     if not part.nulls_are_null:
         return None

@@ -1,9 +1,9 @@
 """The format JSON Schema. It writes the id of a schema, and then the same JSON as
 ``valueFormat=json``.
 
-Owns: :class:`JsonSchemaFormat`, which derives a schema from columns, and checks that columns fit a
-schema. Never: the text of values (``records/json``). A schema's rules for values (``pattern``,
-``minimum``, ``enum``) are not checked. Confluent's serializers do not check them by default either.
+This module derives a schema from columns, and checks that columns fit a schema. The text of values
+comes from ``records/json``. A schema's rules for values (``pattern``, ``minimum``, ``enum``) are
+not checked. Confluent's serializers do not check them by default either.
 
 A null field is left out of the JSON, with one exception: if the schema requires the field and
 allows null, ``null`` is written. (pydantic declares an ``Optional`` without a default in this way.)
@@ -53,9 +53,10 @@ class _Part(NamedTuple):
 
 
 class _NullRule(NamedTuple):
-    """The treatment of a value's nulls if the nulls are not left out of the JSON. ``way`` and
-    ``path`` are the place of the value, as in :class:`_Place`. ``refusal`` is the reason why a row
-    with such a null can't be sent. If ``refusal`` is empty, ``null`` is written.
+    """The treatment of the nulls of one value in the JSON, if these nulls are not simply left out.
+
+    ``way`` and ``path`` are the place of the value, as in :class:`_Place`. ``refusal`` is the
+    reason why a row with such a null can't be sent. If ``refusal`` is empty, ``null`` is written.
     """
 
     way: tuple[int, ...]
@@ -149,8 +150,8 @@ class _Check:
             self._others.setdefault(str(document.get("$id")).rstrip("#"), document)
 
     def null_rules(self, part: _Part, column: ColumnType, at: _Place) -> Iterator[_NullRule]:
-        """Yields a rule for each value in ``column`` whose nulls are not left out. Such a null is
-        written as ``null``, or the row with such a null can't be sent.
+        """Yields a rule for each value in ``column`` that must be written as ``null`` if it is
+        null, or that must not be null. Other nulls are left out of the JSON.
 
         ``part`` is the schema of the column, and ``at`` is the place of the column. Raises
         SchemaError if the column does not fit the schema.

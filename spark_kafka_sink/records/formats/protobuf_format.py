@@ -1,9 +1,8 @@
 """The format Protobuf: reading and deriving schemas, and matching columns with a message's fields.
 
-Owns: :class:`ProtobufFormat`. It reads schemas with protoc, or derives them from columns. It finds
-the field for each column, and the column's encoding. It raises errors at planning, as far as the
-driver can find them. A field without a column is not written. A null field is not written either.
-Never: Arrow, a value of a row, a registry.
+:class:`ProtobufFormat` reads schemas with protoc, or derives them from columns. It finds the field
+for each column, and the column's encoding. It raises errors at planning, as far as the driver can
+find them. A field without a column is not written. A null field is not written either.
 
 Only this module imports protobuf, and only the driver uses the module. So the driver needs the
 extra ``protobuf``, and tasks need only numpy and Arrow.
@@ -78,8 +77,10 @@ _TYPES: Final[Mapping[int, tuple[int, Sequence[ColumnKind], nodes.Node | None]]]
 
 
 class ProtobufFormat(SchemaFormat):
-    """The format Protobuf. Implements :class:`SchemaFormat`. If a schema has several messages,
-    ``name`` selects one of them.
+    """The format Protobuf. Implements :class:`SchemaFormat`.
+
+    If a schema has several messages, ``name`` selects one of them. If ``name`` is None, the first
+    message is used.
     """
 
     schema_type = "PROTOBUF"
@@ -196,8 +197,11 @@ def _run_protoc(directory: str, arguments: Sequence[str]) -> None:
 def message_of(
     text: str, name: str | None, references: References = ()
 ) -> tuple[Descriptor, tuple[int, ...]]:
-    """Finds the message ``name``, or the first message if ``name`` is None. Returns the message,
-    and its message indexes.
+    """Finds the message ``name`` in the .proto file ``text``. If ``name`` is None, finds the first
+    message. ``name`` is the full name, or the name without its package.
+
+    Returns the message, and its message indexes: the way from the file to the message, through the
+    messages that enclose it. Raises SchemaError if there is no such message.
     """
     # In upb's order, which is the file's.
     file = file_descriptor(text, references)

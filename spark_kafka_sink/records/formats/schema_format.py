@@ -1,8 +1,8 @@
-"""The interface of the payload formats with a schema.
+"""The interface of the payload formats with a schema, which the driver uses.
 
-Owns: :class:`SchemaFormat`, which the driver uses. Never: a registry; Arrow. The driver sends the
-result of :meth:`SchemaFormat.plan` to the tasks. There ``binary/encoder.py`` encodes columns with
-this result.
+The driver sends the result of :meth:`SchemaFormat.plan` to the tasks. There ``binary/encoder.py``
+encodes columns with this result. This module does not import Arrow, and requests nothing from a
+registry.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import ClassVar, Protocol, TypeAlias
 from spark_kafka_sink.records.formats.column_type import ColumnType
 from spark_kafka_sink.records.nodes import Value
 
-#: Texts of the schemas that one refers to, each after its name there and after those that it needs.
+#: The schemas to which a schema refers, as pairs of name and text. The schema refers to another
+#: schema by this name. In the tuple, a schema comes after the schemas that it needs itself.
 References: TypeAlias = "tuple[tuple[str, str], ...]"
 
 
 class SchemaFormat(Protocol):
-    """A payload format with a schema.
+    """A payload format with a schema, such as Avro.
 
     A schema is given as its text. ``references`` are the schemas to which this schema refers, as
     pairs of name and text. ``column`` is usually a struct of all columns. If ``column`` is not a
@@ -64,10 +65,11 @@ class SchemaFormat(Protocol):
     def plan(
         self, schema: str, prefix: bytes, column: ColumnType, references: References = ()
     ) -> Value:
-        """The encoding of a record's whole key or value: first ``prefix`` (with the schema's id),
-        then ``column`` as in :meth:`match`.
+        """The encoding of a record's whole key or value: first the bytes ``prefix`` (with the
+        schema's id), then ``column`` as in :meth:`match`.
 
-        If ``column`` is null in a row, the whole key or value is null.
+        If ``column`` is null in a row, the whole key or value is null. Raises the same error as
+        :meth:`match`.
         """
         value = self.match(schema, column, references)
         front = prefix + value.branch

@@ -1,7 +1,7 @@
 """Encodes Arrow columns in a format with a schema. Each column is encoded in one pass for all rows.
 
-Owns: :func:`payloads_of`, which encodes columns with nodes (``records/nodes.py``). Never: a schema;
-a loop over rows, except for rows with bytes that are not UTF-8.
+:func:`payloads_of` encodes columns with nodes (``records/nodes.py``), and does not know the schema.
+There is no loop over rows, except for rows with bytes that are not UTF-8.
 
 The bytes of all rows are built piece by piece (``RowPieces``). If a nested record is never null,
 its fields are pieces of the row itself. A list, or a nested record with nulls, is first encoded
@@ -55,8 +55,9 @@ _YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SEC
 
 
 def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
-    """Encodes each row of ``column`` with ``value``. If ``column`` is null in a row, the result is
-    null in this row.
+    """Encodes each row of ``column`` with the encoding ``value``. If ``column`` is null in a row,
+    the result is null in this row. The result also has the rows that can't be encoded, with the
+    reasons.
 
     ``path`` is the name of the column in error messages.
     """
@@ -66,8 +67,8 @@ def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
 
 
 def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
-    """Appends the encoded value of each row of ``column`` to ``out``. ``path`` is the name of the
-    column in error messages.
+    """Appends each row of ``column``, encoded with ``value``, to the same row of ``out``. ``path``
+    is the name of the column in error messages.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -336,8 +337,8 @@ def _with_kept_nulls(kind: pa.DataType, ways: Collection[tuple[int, ...]]) -> pa
 
 
 def _nulls_at(column: pa.Array, way: Sequence[int]) -> Mask:
-    """The mask of the rows in which the value at the path ``way`` is null. A row is not in the mask
-    if a parent of the value is null.
+    """The mask of the rows that have a null at the path ``way``. A row is not in the mask if a
+    parent of the value at this path is null.
     """
     rows, row_of = len(column), None
     for step in way:

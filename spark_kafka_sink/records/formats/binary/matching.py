@@ -1,7 +1,7 @@
 """Finds the column for each field of a schema, by its name.
 
-Owns: the search for the columns, and the errors for columns that do not fit. Avro, Protobuf and
-JSON share this code. Never: a type of a format.
+This module also creates the errors for columns that do not fit a schema. Avro, Protobuf and JSON
+Schema share this code. Each format knows its own types.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from spark_kafka_sink.records.formats.column_type import ColumnKind, ColumnType
 from spark_kafka_sink.records.nodes import Field, Value
 
 F = TypeVar("F")
-#: Names of fields in Avro and in Protobuf.
-#: The way to write with a schema whose text refers to other schemas.
+#: The hint for a schema with a text that refers to other schemas.
 WITH_REFERENCES: Final = (
     "a schema that refers to others is registered with its references: register it that way, and"
     " set use.latest.version=true or use.schema.id in place of valueSchema or keySchema"
 )
+#: The names that fields can have in Avro and in Protobuf.
 NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -93,7 +93,9 @@ def check_map_key(column: ColumnType, path: str) -> None:
 
 
 def check_name(name: str, path: str, format_: str, else_: str = "") -> None:
-    """Raises SchemaError if a column's name can't be the name of a field in a derived schema."""
+    """Raises SchemaError if a column's name can't be the name of a field in a derived schema.
+    ``format_`` is the name of the format, and ``else_`` is the end of the error's hint.
+    """
     if NAME.fullmatch(name) is None:
         raise SchemaError(
             f"column {safe_text(path)} has a name that {format_} does not allow for a field",
@@ -102,8 +104,8 @@ def check_name(name: str, path: str, format_: str, else_: str = "") -> None:
 
 
 def unfit(column: ColumnType, path: str, what: str) -> SchemaError:
-    """Creates the error for a column whose type can't be encoded. ``what`` is the end of the
-    message.
+    """Creates the error for a column with a type that can't be encoded. ``path`` is the path of the
+    column, and ``what`` is the end of the message.
     """
     return misfit(
         f"column {safe_text(path) or 'of the payload'} is of type {safe_text(column.text, 200)},"
@@ -113,7 +115,10 @@ def unfit(column: ColumnType, path: str, what: str) -> SchemaError:
 
 
 def missing(path: str, why: str, hint: str = "") -> SchemaError:
-    """Creates the error for a field of the schema, at ``path``, that has no column."""
+    """Creates the error for a field of the schema, at ``path``, that has no column. ``why`` is the
+    reason why the field needs a column, such as "is required". ``hint`` is the end of the error's
+    hint.
+    """
     return misfit(
         f"the schema's field {safe_text(path)} {why}, and there is no column for it",
         f"add a column of that name{hint}",
