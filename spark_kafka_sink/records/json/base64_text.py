@@ -1,6 +1,6 @@
 """Encodes binary columns as Base64 (RFC 4648, section 4), all rows in one pass.
 
-Owns: :func:`base64_column`. Never: the JSON around the text (``json_text``).
+The result is text without JSON's quotes: ``json_text`` adds the quotes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The escapes of characters in a JSON string, as Jackson writes them.
 
-Owns: :data:`ESCAPES`. Never: escaping a text (``json_text``, ``variant_text``).
+``json_text`` and ``variant_text`` use this table to escape a text.
 """
 
 from __future__ import annotations

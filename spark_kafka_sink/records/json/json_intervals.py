@@ -1,6 +1,6 @@
 """Encodes columns of times of day (TIME) and of day-time intervals as Spark's ``to_json`` does.
 
-Owns: :func:`json_times_of_day` and :func:`json_intervals`. Never: other types (``json_text``).
+``json_text`` adds the quotes, and encodes the other types.
 """
 
 from __future__ import annotations

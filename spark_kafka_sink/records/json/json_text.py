@@ -1,14 +1,13 @@
 """Encodes columns as JSON, with the same text as Spark's ``to_json``. Each column is encoded in one
 pass for all rows.
 
-Owns: :func:`json_objects`, which makes one JSON object from the columns of each row. Never: numbers
-and times (``json_numbers``, ``json_times``), the choice of columns (``column_plan``), types that
-can't be encoded (``datasource/write/named_columns.py`` refuses them at planning).
-
 By default, the rules are the rules of Spark's ``to_json``. ``JsonOptions`` can change these rules.
 A null field is left out. A null in an array, or as a value in a map, is written as ``null``. There
 are no blanks between values. Characters are escaped as in Jackson, bytes are written as Base64, and
 decimals keep their scale.
+
+Other modules make the text of numbers and times (``json_numbers``, ``json_times``). Planning
+rejects types that can't be encoded (``datasource/write/named_columns.py``).
 """
 
 from __future__ import annotations
@@ -59,7 +58,8 @@ NULL_IS_WRITTEN: Final = {b"kprod.null": b"written"}
 class JsonColumn:
     """The JSON of each value of a column, as a (large) binary array. Nulls stay null.
 
-    If ``in_quotes`` is true, the JSON values are strings whose quotes are not in ``texts`` yet.
+    If ``in_quotes`` is true, the JSON values are strings, and ``texts`` has them without their
+    quotes.
     """
 
     texts: pa.Array
@@ -74,7 +74,8 @@ def json_objects(
     units: Sequence[IntervalUnits] = (),
 ) -> pa.Array:
     """Builds a JSON object for each row. The object has a field for each of ``columns`` that is not
-    null in this row.
+    null in this row. If the option ``ignore_null_fields`` in ``how`` is false, the object also has
+    the null fields.
 
     Returns a (large) binary array without nulls. ``units`` has the units of the intervals in each
     column.
@@ -87,7 +88,9 @@ def json_objects(
 def json_value(
     column: pa.Array, how: JsonOptions = AS_TO_JSON, units: IntervalUnits = None
 ) -> pa.Array:
-    """Each value of ``column`` as JSON. Nulls stay null."""
+    """Encodes each value of ``column`` as JSON. Returns a (large) binary array. Nulls stay null.
+    ``units`` are the units of the intervals in the column.
+    """
     made = _json(column, how, units)
     if not made.in_quotes:
         return made.texts

@@ -1,8 +1,8 @@
 """Encodes columns of dates and timestamps as Spark's ``to_json`` does.
 
-Owns: :func:`json_dates` and :func:`json_timestamps`. The formats are ``yyyy-MM-dd`` and
-``yyyy-MM-dd'T'HH:mm:ss.SSS`` with the zone offset. The time zone is the time zone of Spark's
-session. Spark puts it into the type of the Arrow column. Never: other types (``json_text``).
+The formats are ``yyyy-MM-dd`` and ``yyyy-MM-dd'T'HH:mm:ss.SSS`` with the zone offset. The time zone
+is the time zone of Spark's session. Spark puts it into the type of the Arrow column. ``json_text``
+adds the quotes, and encodes the other types.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FAR_DAYS = 11_000_000
 
 
 def json_dates(column: pa.Array) -> pa.Array:
-    """The text of each date in a date32 array. Nulls stay null."""
+    """The text of each date in a date32 array, such as ``2026-01-31``. Nulls stay null."""
     days = pc.fill_null(column.cast(pa.int32()), 0).to_numpy().astype(np.int64)
     text = _with_far(column.cast(pa.string()), days.astype("M8[D]"), abs(days) >= _FAR_DAYS)
     return _with_plus(text, days >= _FIVE_DIGITS["date"])

@@ -1,8 +1,8 @@
 """Converts columns to text without JSON's quotes and escapes.
 
-Owns: :func:`plain_binary`, which converts Arrow's various types of strings and bytes to binary;
-:func:`internal_text`, the text of the keys of maps; and :func:`joined`, which joins the items of
-each list. Never: quotes, escapes (``json_text``).
+:func:`plain_binary` converts Arrow's various types of strings and bytes to binary.
+:func:`internal_text` makes the text of the keys of maps. :func:`joined` joins the items of each
+list. ``json_text`` adds quotes and escapes.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def internal_text(column: pa.Array) -> pa.Array:
 
     Returns (large) binary with nulls. A date becomes the number of days since 1970, a timestamp or
     an interval its microseconds, and a time its nanoseconds. A struct or an array becomes a text
-    such as ``[1,x,null]``. Bytes become Base64. Here this module does not follow ``to_json``, which
-    writes a different text for the same bytes in each run.
+    such as ``[1,x,null]``. Bytes become Base64. This is a difference to ``to_json``, which writes a
+    different text for the same bytes in each run.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -97,7 +97,7 @@ def joined(
     column: pa.Array, offsets: npt.NDArray[np.int64], texts: pa.Array, begin: bytes, end: bytes
 ) -> pa.Array:
     """Joins the items of each row of a list or map column by commas. In each row, ``begin`` is put
-    before the first item, and ``end`` after the last item.
+    before the first item, and ``end`` after the last item. Nulls in ``column`` stay null.
 
     ``texts`` has the text of each item. The items of row i are ``texts[offsets[i]:offsets[i +
     1]]``.

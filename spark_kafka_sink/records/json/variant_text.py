@@ -1,8 +1,8 @@
 """Encodes columns of VARIANT as Spark's ``to_json`` does.
 
-Owns: :func:`variant_column`, which converts Spark's binary form of a VARIANT to JSON (Parquet's
-Variant Encoding; in Spark ``org.apache.spark.types.variant.Variant.toJson``), and
-:func:`is_variant`, which finds columns of this type. Never: other types (``json_text``).
+A VARIANT has a binary form (Parquet's Variant Encoding). :func:`variant_column` converts this form
+to JSON, as Spark's ``org.apache.spark.types.variant.Variant.toJson`` does. ``json_text`` encodes
+the other types.
 
 Rows are encoded one by one, because each row has its own structure. So this module is slower than
 Spark's ``to_json``. A job can call ``to_json`` itself before it writes.
@@ -53,8 +53,8 @@ def is_variant(kind: pa.DataType) -> bool:
 def variant_column(column: pa.Array, zone: str) -> pa.Array:
     """Converts each VARIANT to JSON. Returns a large binary array. Nulls stay null.
 
-    Timestamps are written in the time zone ``zone``. Raises DataError for bytes that are not a
-    valid VARIANT.
+    ``column`` is a struct array for which :func:`is_variant` is true. Timestamps are written in the
+    time zone ``zone``. Raises DataError for bytes that are not a valid VARIANT.
     """
     values, metadata = (column.field(index).to_pylist() for index in (0, 1))
     there = column.is_valid().to_pylist()

@@ -1,13 +1,12 @@
 """Finds the offsets of a time zone from UTC, for many instants at once.
 
-Owns: :class:`Offsets` and :func:`offsets_at`. Never: finding a zone by its name
-(``base/time_zones.py``), formatting a timestamp.
-
 Arrow's conversion is wrong for instants that are later than the last transition in the zone's file
 of the time zone database. This transition is in 2037 in older files, and years ago in newer files.
 Such a file also has a rule for later instants (RFC 8536, section 3.3). Python's zoneinfo uses this
 rule, and Arrow ignores it. So for each year that occurs in a column, this module reads the offsets
 from zoneinfo, once per process. Then it finds the offset of each row in a sorted table.
+
+``base/time_zones.py`` finds a zone by its name.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ _PERIOD_MS: Final = _ms_of(_RULES_FROM + _PERIOD_YEARS) - _RULES_FROM_MS
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """The zone offsets of rows: row ``i`` has the offset ``seconds[which[i]]``. If ``which`` is
-    None, all rows have the offset ``seconds[0]``.
+    """The offsets of rows from UTC, in seconds: row ``i`` has the offset ``seconds[which[i]]``. If
+    ``which`` is None, all rows have the offset ``seconds[0]``.
     """
 
     seconds: Int64s
