@@ -11,7 +11,7 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Final
 
-#: The metadata of a count whose merged value is the largest value, and not the sum:
+#: The metadata of a field, if the merged value of its count is the largest value, and not the sum:
 #: ``max_queue_ms: int = field(default=0, metadata=LARGEST)``.
 LARGEST: Final[Mapping[str, bool]] = MappingProxyType({"largest": True})
 

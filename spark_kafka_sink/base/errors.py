@@ -276,7 +276,7 @@ class SerializationError(KafkaError, ValueError):
 
 
 class IllegalStateError(KafkaError, RuntimeError):
-    """A method was called in a state in which this is not allowed. This is a bug in the calling
+    """A method was called in a state that does not allow this call. This is a bug in the calling
     code or in this package.
     """
 
@@ -312,7 +312,7 @@ class BatchError(KafkaError):
     with read_committed see rows of the batch, and whether the batch can be written again.
 
     The subclasses do not inherit from each other. So ``except CommitError`` never catches the error
-    of a batch whose rows are visible. After a CommitError, it is safe to write the batch again.
+    of a batch with visible rows. After a CommitError, it is safe to write the batch again.
     """
 
     default_kind = Kind.COMMIT

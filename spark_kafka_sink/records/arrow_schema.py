@@ -113,7 +113,7 @@ def columns_of_record(topic: str, key: bytes | None, value: bytes | None) -> Rec
 def _column(
     schema: pa.Schema, name: str, accepts: Callable[[pa.DataType], bool], wanted: str
 ) -> int | None:
-    """Finds the first column whose name is exactly ``name``, and returns its index. None if there
+    """Finds the first column with exactly the name ``name``, and returns its index. None if there
     is no such column.
 
     Raises SchemaError if ``accepts`` returns False for the type of this column. ``wanted``

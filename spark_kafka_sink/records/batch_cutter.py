@@ -70,14 +70,13 @@ def cut(
 ) -> Cuts:
     """Cuts each group of rows into slices, so that each slice fits into one record batch.
 
-    Group g has the rows ``bounds[g]`` to ``bounds[g + 1] - 1``, and belongs to one topic partition.
-    ``positions[g]`` is the position in the open batch of this partition. ``raw_limits`` is the
-    number of record bytes that fit into a new batch, for each group or for all groups. ``content``
-    has the size of each record in bytes, without length, attributes and deltas. ``timestamps`` are
-    in ms. Without ``timestamps``, all rows have ``now_ms``.
-
-    For the length, the attributes and the deltas of a record, the largest possible size is assumed.
-    So a batch never exceeds its limit. Exception: a record above the limit is alone in its batch.
+    Group g has the rows ``bounds[g]`` to ``bounds[g + 1] - 1`` of one topic partition.
+    ``positions[g]`` is the position in this partition's open batch. ``raw_limits`` is the number of
+    record bytes that fit into a new batch, for each group or for all groups. ``content`` has the
+    size of each record in bytes, without length, attributes and deltas. Without ``timestamps`` (in
+    ms), all rows have ``now_ms``. The largest possible size is assumed for the length, the
+    attributes and the deltas of a record. So a batch never exceeds its limit. Exception: a record
+    above the limit is alone in its batch.
     """
     generations, record_counts, bases, rooms = np.asarray(positions, np.int64).T
     is_open = generations != 0

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from spark_kafka_sink.records.nodes import Value
 
 
-#: The units of a column's intervals, which Arrow lacks: the units of their text, such as ``DAY TO
-#: SECOND``; or the units of each inner column; None: the column has no interval.
+#: The units of a column's intervals. Spark's type of the column has the units, and Arrow's type has
+#: not. A str has the units of an interval, such as ``DAY TO SECOND``. A tuple has the units of each
+#: column inside of a struct, list or map. If the value is None, the column has no interval.
 IntervalUnits: TypeAlias = "str | tuple[IntervalUnits, ...] | None"
 
 
@@ -68,7 +69,7 @@ class ComposedColumns:
 
 @dataclass(frozen=True, slots=True)
 class OrderColumn:
-    """A column whose values order the changes of a change feed. If ``path`` is not empty, the
+    """A column with values that order the changes of a change feed. If ``path`` is not empty, the
     values of a field inside of the column order the changes: ``("lsn",)`` is the field ``lsn`` of
     the column.
     """
@@ -134,7 +135,8 @@ class ChangePlan:
         return self.envelope_at + (0 if self.envelope is None else len(ENVELOPE))
 
 
-#: Marks of a row of a change feed (``records/changes/``): it is a record; or its value is null.
+#: Marks of a row of a change feed (``records/changes/``): the row becomes a record with a value, or
+#: a tombstone.
 ROW: Final = 0
 TOMBSTONE: Final = 1
 #: The fields of Debezium's envelope.

@@ -36,7 +36,8 @@ class OpenPosition(NamedTuple):
     room: int
 
 
-#: The position of each of some partitions: a row of its four numbers.
+#: The positions of several partitions: a row for each partition, with the four numbers of its
+#: OpenPosition.
 OpenPositions = npt.NDArray[np.int64]
 
 

@@ -37,7 +37,7 @@ _INLINE = np.uint64(12)
 #: Views that a thread's memory is kept for (4 MiB): a chunk of 65 536 rows with key and value.
 _KEPT_VIEWS = 1 << 18
 _LEARNED_BYTES = 8 << 20
-#: Types whose offsets have 8 bytes; the others' have 4.
+#: The types with offsets of 8 bytes. The offsets of all other types have 4 bytes.
 _LARGE = frozenset({pa.large_binary().id, pa.large_string().id, pa.large_list(pa.null()).id})
 #: Of pa.binary_view(), which old versions of Arrow lack.
 _VIEW = getattr(pa.lib, "Type_BINARY_VIEW", -1)
@@ -371,7 +371,7 @@ class TakeGather:
 
 
 def _rebase_offsets(array: pa.Array) -> pa.Array:
-    """Returns an equal array whose data buffer is small enough for views.
+    """Returns an equal array with a data buffer that is small enough for views.
 
     The offset in a view has only 31 bits. If the data buffer has more than 2 GiB, the result has a
     data buffer that begins at the first byte that the array uses. Otherwise the result is the array

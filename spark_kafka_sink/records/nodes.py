@@ -16,7 +16,7 @@ class Coding(Enum):
     """The form of an encoded integer."""
 
     ZIGZAG = auto()
-    #: As 64 bits: negative ones take ten bytes.
+    #: An unsigned varint of 64 bits: a negative number has ten bytes.
     VARINT = auto()
     FIXED32 = auto()
     FIXED64 = auto()
@@ -32,7 +32,7 @@ class Number:
     """Encodes a number. If ``divisor`` is not 1, the number is first divided by ``divisor`` and
     rounded down, for example to convert microseconds to milliseconds.
 
-    A row whose number is below ``least`` or above ``most`` is refused. For a floating point number,
+    A row with a number below ``least`` or above ``most`` is refused. For a floating point number,
     ``coding`` is FIXED32 or FIXED64, and the bits of the number are written.
     """
 
@@ -48,7 +48,7 @@ class Bytes:
     first, in the form ``length``. If ``length`` is a number, every value must have that many bytes,
     and only the bytes are written.
 
-    If ``is_text`` is true, a row whose bytes are not UTF-8 is refused.
+    If ``is_text`` is true, a row with bytes that are not UTF-8 is refused.
     """
 
     length: Coding | int
@@ -163,8 +163,8 @@ class Items:
     packed: bytes = b""
 
 
-#: A step of a way through a column: the items of a list, or the values of a map. Others are the
-#: indexes of fields.
+#: An item of a path through a column. It means the items of a list, or the values of a map. All
+#: other items of a path are indexes of fields.
 ITEMS: Final = -1
 
 

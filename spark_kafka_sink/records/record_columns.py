@@ -86,8 +86,8 @@ class RecordColumns:
     """Many records as columns. Every array has ``rows`` entries. Immutable.
 
     * ``topic``: one name for all rows, or a dictionary<int32, string> array without nulls.
-    * ``partition``: int32, or -1 for a row whose partition the partitioner chooses. None if the
-      partitioner chooses the partitions of all rows.
+    * ``partition``: int32. If it is -1, the partitioner chooses the partition of this row. None if
+      the partitioner chooses the partitions of all rows.
     * ``key`` and ``value``: binary or large_binary. None if all keys or all values are null. After
       :meth:`filter`, values and headers can be views (binary_view).
     * ``headers``: each row's encoded headers section (the number of headers as a varint, and the
@@ -355,8 +355,9 @@ def _only_name(encoded: pa.DictionaryArray) -> str | pa.DictionaryArray:
 def _check_topic_name(
     encoded: pa.DictionaryArray, index: int, log_topics: tuple[str, ...], bad: BadRows
 ) -> None:
-    """Refuses the rows whose topic has an invalid name. Without this check a broker would return an
-    error, but only after a wait, and the error would not name the row.
+    """Refuses the rows with the topic ``encoded.dictionary[index]``, if the name of this topic is
+    invalid or is a commit log. Without this check a broker would return an error, but only after a
+    wait, and the error would not name the row.
     """
     reason, hint = Reason.TOPIC_NAME, VALID_NAME
     try:

@@ -177,10 +177,10 @@ def write_new_file(
     directory. So if another user replaces a symbolic link in the path after the check, the file is
     still written to the checked directory.
 
-    The content is first written to a file whose name begins with a dot. This file is then renamed.
-    On some mounts of object stores, files can't be renamed, but a file becomes visible only after
-    it is closed. On such a mount, the content is written directly to the file with the final name,
-    and an existing file is not replaced, but is an error.
+    The content is first written to a file with a name that begins with a dot. This file is then
+    renamed. On some mounts of object stores, files can't be renamed, but a file becomes visible
+    only after it is closed. On such a mount, the content is written directly to the file with the
+    final name, and an existing file is not replaced, but is an error.
     """
     _refuse_uri(directory)
     try:

@@ -29,9 +29,9 @@ class Password:
     """A string that messages and logs do not show (Kafka's ``common.config.types.Password``).
 
     Only :attr:`value` returns the string. ``str``, ``repr`` and ``format`` return ``[hidden]``. If
-    the string comes from a reference such as ``${env:NAME}``, they return the reference. Every
-    option whose value comes from a reference has this type, even a path or an address. So the
-    content of a file or variable never appears in a message.
+    the string comes from a reference such as ``${env:NAME}``, they return the reference. If the
+    value of an option comes from a reference, the value has this type, even if the value is a path
+    or an address. So the content of a file or variable never appears in a message.
     """
 
     __slots__ = ("_reference", "_value")

@@ -14,7 +14,7 @@ LARGEST: Final = "max.message.bytes"
 TIMESTAMPS: Final = "message.timestamp.type"
 AFTER: Final = "message.timestamp.after.max.ms"
 BEFORE: Final = "message.timestamp.before.max.ms"
-#: The message.timestamp.type of topics whose records get the broker's time.
+#: The message.timestamp.type of topics that set the broker's time in each record.
 BROKERS_TIME: Final = "LogAppendTime"
 CLEANUP: Final = "cleanup.policy"
 #: Its value, with or without ``delete``, for topics that reject records without a key.

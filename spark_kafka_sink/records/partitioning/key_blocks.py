@@ -154,7 +154,7 @@ class KeyBlock:
             yield count, words.astype(np.uint32)
 
     def unfinished(self) -> Iterator[tuple[int, bytes]]:
-        """Yields the keys whose last words :meth:`steps` does not yield. Each item is a pair: the
+        """Yields the keys that have more words than :meth:`steps` yields. Each item is a pair: the
         index of the key in the block, and all bytes of the key.
         """
         done = next((i for i, count in enumerate(self._alive) if count < _FEW), len(self._alive))
@@ -170,7 +170,7 @@ class KeyBlock:
         return words.astype(np.uint32) & _TAIL_MASK.take(self.odd)
 
 
-#: Keys whose words a hash processes, many keys at a time.
+#: A block of keys. A hash function processes the words of all keys of a block together.
 Block = KeyBlock | KeyTable
 
 

@@ -99,7 +99,7 @@ class KeyRule:
         return None if valid is None else ~valid
 
     def check(self, columns: RecordColumns, given: Int32s | None) -> None:
-        """Raises DataError for the first row whose key has a length that is not allowed. If
+        """Raises DataError for the first row with a key of a length that is not allowed. If
         ``given`` has a partition (0 or above) for a row, the row is not checked.
         """
         if self.widths is None or columns.key is None:
