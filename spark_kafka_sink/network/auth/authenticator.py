@@ -52,7 +52,7 @@ class Authenticator(Protocol):
     @property
     def reauthenticate_at(self) -> int | None:
         """The time (monotonic ms) from which on the connection must authenticate again before it
-        sends the next request. None if its session does not expire.
+        sends the next request. The value is None if the session does not expire.
         """
         ...
 

@@ -118,7 +118,7 @@ class AwsMskIamMechanism(SaslMechanism):
 
 def signed_url(keys: AwsKeys, region: str, host: str) -> str:
     """Returns the URL ``https://<host>/?Action=kafka-cluster:Connect&...``. Its query has a
-    signature that is valid from now on for a limited time (AWS Signature Version 4).
+    signature that is valid for 15 minutes from now on (AWS Signature Version 4).
     """
     auth, credentials = _botocore("botocore.auth"), _botocore("botocore.credentials")
     request = _botocore("botocore.awsrequest").AWSRequest(

@@ -57,8 +57,9 @@ def checked_token(text: str, where: str) -> str:
 
 
 def expiry_of(token: str, where: str) -> float | None:
-    """The expiry of a JWT (its claim ``exp``) in seconds since the epoch. None if ``token`` is no
-    JWT or does not have the claim. ``where`` names the source of the token in errors.
+    """Returns the expiry of a JWT (its claim ``exp``) in seconds since the epoch. Returns None if
+    ``token`` is no JWT or does not have the claim. ``where`` names the source of the token in
+    errors.
     """
     return seconds(_claims(token).get("exp"), f"exp of the token of {where}")
 

@@ -19,9 +19,9 @@ CHECK_THE_USER: Final = (
 class SaslMechanism(Protocol):
     """The client's part of one SASL exchange. A re-authentication needs a new object.
 
-    :meth:`first` and :meth:`answer` raise KafkaError. They raise :class:`SaslError` if the broker's
-    message breaks the rules of the mechanism, or if the mechanism has no valid response to the
-    message.
+    :meth:`first` raises KafkaError if data for the message is missing, such as the AWS region of a
+    broker. :meth:`first` and :meth:`answer` raise :class:`SaslError` if the broker's message breaks
+    the rules of the mechanism, or if the mechanism can't create its next message.
     """
 
     __slots__ = ()
@@ -59,6 +59,6 @@ class SaslMechanism(Protocol):
 
 
 class SaslError(Exception):
-    """The broker has sent an invalid message. The text of the error contains no part of this
-    message.
+    """The broker has sent an invalid message, or the mechanism can't create its next message. The
+    text of the error contains no part of the broker's message.
     """

@@ -68,7 +68,7 @@ def request_token(client: ClientCredentials, truststore: str = _TRUSTSTORE) -> G
 
 def _shown(client: ClientCredentials) -> str:
     """A text for error messages that names the endpoint: its URL without the query. If the URL
-    comes from a secret, the reference to the secret.
+    comes from a secret, the text is the reference to the secret.
     """
     parts = urlsplit(text_of(client.url))
     port = f":{parts.port}" if parts.port else ""

@@ -65,12 +65,13 @@ class ApiVersions:
         self.needing_fetch: dict[int, int] = {}
 
     def of(self, node_id: int) -> NodeApiVersions | None:
-        """The API versions of a node. None if its ApiVersions response has not arrived."""
+        """The API versions of a node, or None if its ApiVersions response has not arrived."""
         return self._known.get(node_id)
 
     def usable_version(self, node_id: int, request: Request[object]) -> int:
-        """The highest version of ``request`` that both the client and the node support. If the
-        ApiVersions response of the node has not arrived, the highest version of the client.
+        """Returns the highest version of ``request`` that both the client and the node support. If
+        the ApiVersions response of the node has not arrived, returns the highest version of the
+        client.
 
         Raises UnsupportedVersionError if there is no common version. For an ApiVersions request,
         returns the version to which the node has already responded. The reason: some nodes list a

@@ -213,8 +213,8 @@ class ClusterConnectionStates:
     # ---- queries ----
 
     def current_address(self, node_id: int) -> str | None:
-        """The address for the next connection attempt. None while the host name is being resolved.
-        Raises OSError if it can't be resolved.
+        """Returns the address for the next connection attempt, or None while the host name is being
+        resolved. Raises OSError if the host name can't be resolved.
         """
         return self._state(node_id).addresses.current()
 
@@ -298,7 +298,9 @@ class ClusterConnectionStates:
         return None if state is None else state.authentication_error
 
     def last_connect_attempt_ms(self, node_id: int) -> int | None:
-        """The time of the last connection attempt (monotonic ms). None if there was no attempt."""
+        """Returns the time of the last connection attempt (monotonic ms), or None if there was no
+        attempt.
+        """
         state = self._states.get(node_id)
         return None if state is None else state.last_connect_attempt_ms
 
@@ -309,8 +311,8 @@ class ClusterConnectionStates:
         return [n for n in self.connecting_nodes if now > self._setup_deadline_ms(n)]
 
     def time_to_next_setup_timeout(self, now: int) -> int:
-        """The time in ms until the next setup timeout of a connecting node. NEVER if no node is
-        connecting.
+        """Returns the time in ms until the next setup timeout of a connecting node, or NEVER if no
+        node is connecting.
         """
         if not self.connecting_nodes:
             return NEVER

@@ -42,7 +42,7 @@ _FIRST_REQUESTS = frozenset({ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID, ApiKey.FI
 
 class ConnectionFailures:
     """The addresses to which connections have failed. Only the sender thread changes them. Any
-    thread may read them, because each change creates a new mapping.
+    thread may call :meth:`by_address`, because each change creates a new mapping.
     """
 
     __slots__ = ("_addresses", "_published", "_taken", "by_node", "logged")
@@ -122,9 +122,9 @@ class ConnectionFailures:
             self.record(node_id, detail)
 
     def take(self) -> Mapping[int, str]:
-        """Returns the last connection failure of each node, by node id. Contains only nodes with a
-        failure since the last call of this method. A failure is a text with the address and the
-        reason.
+        """Returns the last connection failure of each node, by node id. The result contains only
+        nodes with a failure since the last call of this method. A failure is a text with the
+        address and the reason.
         """
         taken = self._taken
         if taken:

@@ -108,8 +108,8 @@ class InFlightRequests:
         return not queue or (queue[-1].sent and len(queue) < self._max)
 
     def oldest(self, node_id: int) -> InFlightRequest | None:
-        """The oldest request in flight to a node. The next response belongs to this request,
-        because brokers respond in order. None if there is no request.
+        """Returns the oldest request in flight to a node, or None if there is no request. The next
+        response belongs to this request, because brokers respond in order.
         """
         queue = self._requests.get(node_id)
         return queue[0] if queue else None
@@ -133,8 +133,8 @@ class InFlightRequests:
         return self._requests[node_id].popleft()
 
     def complete_last_sent(self, node_id: int) -> InFlightRequest:
-        """Removes and returns the newest request of a node. Used for a request without a response
-        (acks=0).
+        """Removes and returns the newest request of a node. The caller uses this method for a
+        request without a response (acks=0).
         """
         self._count -= 1
         return self._requests[node_id].pop()
@@ -161,8 +161,8 @@ class InFlightRequests:
             request.throttle_ms += throttle_ms
 
     def time_to_next_timeout(self, now: int) -> int:
-        """The time in ms until the first of the requests in flight can time out. NEVER if no
-        request is in flight.
+        """Returns the time in ms until the first of the requests in flight can time out, or NEVER
+        if no request is in flight.
         """
         if self._count == 0:
             self.earliest_deadline_ms = NEVER

@@ -27,14 +27,14 @@ class MetadataStore(Protocol):
     """
 
     def nodes(self) -> Sequence[Node]:
-        """The known brokers. Before the first Metadata response, the bootstrap servers, whose ids
-        are negative.
+        """Returns the known brokers. Before the first Metadata response, returns the bootstrap
+        servers, whose ids are negative.
         """
         ...
 
     def time_to_next_update(self, now: int) -> int:
-        """The time in ms until a Metadata request must be sent, including the backoff. 0 if the
-        request must be sent now, and NEVER if no update is needed.
+        """Returns the time in ms until a Metadata request must be sent, including the backoff. The
+        result is 0 if the request must be sent now, and NEVER if no update is needed.
         """
         ...
 
@@ -81,8 +81,9 @@ class KafkaClient(Protocol):
         ...
 
     def poll_delay_ms(self, node: Node, now: int) -> int:
-        """The time in ms until a request may be sent to ``node``, because of backoff, connection
-        setup or throttling. NEVER if the node is connected and not throttled.
+        """Returns the time in ms until a request may be sent to ``node``, because of backoff,
+        connection setup or throttling. The result is NEVER if the node is connected and not
+        throttled.
         """
         ...
 
@@ -95,16 +96,16 @@ class KafkaClient(Protocol):
         ...
 
     def take_failures(self) -> Mapping[int, str]:
-        """Returns the last connection failure of each node, by node id. Contains only nodes with a
-        failure since the last call of this method. A failure is a text with the address and the
-        reason.
+        """Returns the last connection failure of each node, by node id. The result contains only
+        nodes with a failure since the last call of this method. A failure is a text with the
+        address and the reason.
         """
         ...
 
     def authentication_error(self, node: Node) -> AuthenticationError | None: ...
 
     def api_versions(self, node_id: int) -> NodeApiVersions | None:
-        """The API versions that a broker supports. None if the broker is not connected."""
+        """The API versions that a broker supports, or None if the broker is not connected."""
         ...
 
     def new_client_request(

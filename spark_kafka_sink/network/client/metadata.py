@@ -185,10 +185,11 @@ class Metadata:
     def await_topics(self, topics: Collection[str], deadline: int) -> Cluster:
         """Waits until the partitions of all ``topics`` are known. Returns the cluster.
 
-        Raises KafkaTimeoutError at ``deadline`` (monotonic ms), with the same text as Spark's Kafka
-        sink. The hint of this error has the brokers' error for the topic, or the addresses that
-        could not be reached. Raises InvalidTopicError and AuthorizationError if a broker returns
-        such an error. If the metadata are closed, raises the error of :meth:`close`.
+        Raises KafkaTimeoutError at ``deadline`` (monotonic ms). The text of the error contains the
+        text of Spark's Kafka sink ("Topic ... not present in metadata after ... ms."). If no broker
+        has responded, the text also has the addresses that could not be reached. Otherwise the hint
+        has the brokers' error for the topic. Raises InvalidTopicError and AuthorizationError if a
+        broker returns such an error. If the metadata are closed, raises the error of :meth:`close`.
         """
         cluster = self.cluster
         for topic in topics:
@@ -220,11 +221,11 @@ class Metadata:
                 self._on_wait(now - start, now)
 
     def refresh(self, deadline: int) -> bool:
-        """Requests new metadata and waits for the response. Returns False if no response arrives
-        before ``deadline`` (monotonic ms).
+        """Requests new metadata of all topics in use, and waits for the response. Returns True
+        after the response, and False if no response arrives before ``deadline`` (monotonic ms).
 
-        Raises a fatal error of the request. If the metadata are closed, raises the error of
-        :meth:`close`.
+        Raises a fatal error of the request, such as a failed authentication. If the metadata are
+        closed, raises the error of :meth:`close`.
         """
         with self._lock:
             self.parked = False
@@ -353,8 +354,8 @@ class Metadata:
 
     @property
     def last_success_ms(self) -> int:
-        """The time (monotonic ms) of the last successful full update. Before the first full update,
-        the time at which this object was created.
+        """The time (monotonic ms) of the last successful full update. If there was no full update,
+        it is the time at which this object was created.
         """
         return self._last_success_ms
 

@@ -40,12 +40,14 @@ def merge(
     in_use: Container[str],
     partial: bool,
 ) -> Merged:
-    """Merges a Metadata response into the cluster ``old``, and returns the new cluster.
+    """Merges a Metadata response into the cluster ``old``, and returns the new cluster. The
+    response is used only for topics in ``in_use``.
 
-    ``epochs`` has for each topic the last known leader epochs, one for each partition. -1 means
-    unknown. This function updates ``epochs`` in place. If the response has a lower epoch for a
-    partition, the known leader is kept. ``partial`` is True if only some of the topics in use were
-    requested. In this case, the topics that are missing in the response are kept.
+    ``old_errors`` has the errors of topics in earlier responses. ``epochs`` has for each topic the
+    last known leader epochs, one for each partition. -1 means unknown. This function updates
+    ``epochs`` in place. If the response has a lower epoch for a partition, the known leader is
+    kept. ``partial`` is True if only some of the topics in use were requested. In this case, the
+    topics that are missing in the response are kept.
     """
     topics = dict(old.topics) if partial else {}
     ids = dict(old.topic_ids)

@@ -166,10 +166,10 @@ class MetadataUpdater:
     # ---- rebootstrap ----
 
     def time_to_rebootstrap(self, now: int) -> int:
-        """The time in ms until a rebootstrap. NEVER if no rebootstrap is planned.
+        """Returns the time in ms until a rebootstrap, or NEVER if no rebootstrap is planned.
 
-        It is 0 if a broker has requested the rebootstrap, or if an update has got no response for
-        longer than metadata.recovery.rebootstrap.trigger.ms.
+        The time is 0 if a broker has requested the rebootstrap, or if an update has got no response
+        for longer than metadata.recovery.rebootstrap.trigger.ms.
         """
         if self._rebootstrap_required:
             return 0

@@ -247,8 +247,9 @@ class NetworkClient:
         self._selector.send(NetworkSend(node_id, buffers, size))
 
     def initiate_connect(self, node: Node, now: int) -> None:
-        """Begins a connection attempt to ``node``. A later poll reports a failure of the attempt,
-        even if the attempt fails at once.
+        """Begins a connection attempt to ``node``. If the attempt fails at once, no later poll
+        reports the failure. The metadata updater is then notified immediately, and the node has a
+        backoff.
         """
         if not self._connections.begin(node, now):
             self._updater.handle_server_disconnect(node.id, now, None)

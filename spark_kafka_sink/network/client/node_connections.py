@@ -46,7 +46,9 @@ class NodeConnections:
         self._begun: dict[int, tuple[str, int]] = {}
 
     def begin(self, node: Node, now: int) -> bool:
-        """Begins a connection attempt. Returns False if it has failed at once."""
+        """Begins a connection attempt. Returns False if the attempt has failed at once. Returns
+        True while the host name is being resolved: :meth:`resume` continues this attempt.
+        """
         self._begun[node.id] = (node.host, node.port)
         self.failures.connecting(node.id, node.host, node.port)
         self.states.connecting(node.id, now, node.host)

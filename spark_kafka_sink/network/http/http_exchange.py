@@ -67,7 +67,7 @@ def exchange(request: HttpRequest) -> tuple[int, bytes]:
 
     If a retry may succeed, raises TimeoutError, another OSError or http.client.HTTPException.
     Otherwise raises FinalFailureError. Raises UnicodeError for an invalid host name, and
-    ConfigError for invalid TLS options.
+    ConfigError for invalid TLS options or an invalid HTTPS_PROXY.
     """
     try:
         return _exchange(request)

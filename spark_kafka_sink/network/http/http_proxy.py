@@ -34,8 +34,8 @@ class Proxy:
 
 
 def proxy_for(host: str) -> Proxy | None:
-    """The proxy for a connection to ``host``. None if no proxy is to be used, for example for a
-    host on this machine.
+    """Returns the proxy for a connection to ``host``. Returns None if no proxy is to be used, for
+    example for a host on this machine.
 
     Raises ConfigError if HTTPS_PROXY does not name an HTTP proxy. The error does not contain the
     value of HTTPS_PROXY, which may have a password.

@@ -39,7 +39,9 @@ class TrustMaterial:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KeyMaterial:
-    """The client's certificate chain and private key, as PEM. The repr does not show them."""
+    """The client's certificate chain and private key, as PEM. The repr does not show them.
+    ``password`` is the password of the private key, or None if the key is not encrypted.
+    """
 
     source: str
     certificates: str
@@ -140,8 +142,8 @@ def _refuse_unused(options: Mapping[str, object], name: str, why: str) -> None:
 
 
 def _kind(options: Mapping[str, object], name: str) -> str | None:
-    """The type of a store, in capitals, from the options. None if the options do not contain the
-    type. The type is then detected from the content.
+    """Returns the type of a store, in capitals, from the options. Returns None if the options do
+    not contain the type. The type is then detected from the content.
     """
     value = options.get(name)
     if value is None:

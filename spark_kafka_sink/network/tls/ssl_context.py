@@ -152,8 +152,10 @@ def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
 
 
 def _openssl_suite(context: ssl.SSLContext, name: str) -> str:
-    """OpenSSL's name of a cipher suite for TLS 1.2 and older. Raises ConfigError if the suite does
-    not use a certificate or does not encrypt.
+    """Returns OpenSSL's name of a cipher suite for TLS 1.2 and older. Raises ConfigError if the
+    suite does not use a certificate or does not encrypt.
+
+    The function tries the suite in ``context``, and so replaces the enabled suites of ``context``.
     """
     try:
         if _SUITE.fullmatch(name) is None:
