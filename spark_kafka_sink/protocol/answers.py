@@ -126,11 +126,12 @@ def _read(request: Request[ResponseT], reader: WireReader, version: int) -> Resp
 
 def _refused_api_versions(request: Request[ResponseT], body: memoryview) -> ResponseT:
     """Reads the response of a broker that does not support the version of an ApiVersions request.
-    Only the error code of the response is read.
+    Returns a response with the error code UNSUPPORTED_VERSION.
 
     Such a broker responds with version 0 of the response. After the error code, brokers since 2.4
-    send the versions that they support. Other servers, such as librdkafka's mock broker, send
-    malformed bytes after the error code.
+    send the versions that they support, and the result has these versions. Other servers, such as
+    librdkafka's mock broker, send malformed bytes after the error code. The result then has no
+    versions.
     """
     try:
         response: Any = request.read(WireReader(bytes(body), flexible=False), 0)
@@ -322,7 +323,8 @@ def _higher_epoch(
     request: InitProducerIdRequest | EndTxnRequest,
     response: InitProducerIdResponse | EndTxnResponse,
 ) -> None:
-    """Checks that the epoch in the response is higher than the epoch in the request.
+    """Raises MalformedError if request and response have the same producer id, and the epoch in the
+    response is not higher than the epoch in the request.
 
     If the two epochs were equal, the producer's next transaction would have the same producer id
     and epoch as its previous transaction. Brokers would then treat both as one transaction.
@@ -390,8 +392,8 @@ def _partitions_of(
 def _items_of(
     items: Sequence[Any], key: Callable[[Any], Hashable], requested: Iterable[Hashable], what: str
 ) -> Sequence[Any]:
-    """Removes all items except the requested ones. ``key`` returns the key of an item, and
-    ``requested`` has the keys of the request.
+    """Returns ``items`` without the items that were not requested. ``key`` returns the key of an
+    item, and ``requested`` has the keys of the request.
 
     Raises MalformedError if a requested key is missing, or occurs twice. ``what`` is the name of
     the items for the error message.

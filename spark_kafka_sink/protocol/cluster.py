@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol, overload, runtime_checkable
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic, such as ``("orders", 3)``. Printed as ``orders-3``, as in Kafka."""
+    """A partition of a topic, such as ``("orders", 3)``. Its text is ``orders-3``, as in Kafka."""
 
     topic: str
     partition: int
@@ -221,7 +221,7 @@ _MOST_MADE = 128
 
 
 class Nodes(Mapping[int, Node]):
-    """The brokers by id, ordered by id. Immutable. Created by :class:`NodesBuilder`."""
+    """The brokers by id, ordered by id. Immutable. :class:`NodesBuilder` creates the object."""
 
     __slots__ = ("_data", "_ids", "_made", "_places")
 
@@ -378,8 +378,8 @@ class Cluster:
         return nodes.in_order() if isinstance(nodes, Nodes) else tuple(nodes.values())
 
     def topic_id(self, topic: str) -> str | None:
-        """The topic's id as text, in the form of Kafka's tools (Java's ``Uuid``). None if the id is
-        unknown.
+        """Returns the topic's id as text, in the form of Kafka's tools (Java's ``Uuid``), or None
+        if the id is unknown.
         """
         known = self.topic_ids.get(topic)
         return None if known is None else base64.urlsafe_b64encode(known).rstrip(b"=").decode()
@@ -391,14 +391,16 @@ class Cluster:
         return partitions[tp.partition]
 
     def leader(self, tp: TopicPartition) -> int:
-        """The node id of the leader of ``tp``. -1 if the partition or its leader is unknown."""
+        """Returns the node id of the leader of ``tp``, or -1 if the partition or its leader is
+        unknown.
+        """
         partitions = self.topics.get(tp.topic)
         if partitions is None or not 0 <= tp.partition < len(partitions):
             return -1
         return partitions.leader(tp.partition)
 
     def leader_for(self, tp: TopicPartition) -> Node | None:
-        """The broker that leads ``tp``. None if the partition or its leader is unknown."""
+        """The broker that leads ``tp``, or None if the partition or its leader is unknown."""
         leader = self.leader(tp)
         return None if leader < 0 else self.nodes.get(leader)
 
@@ -410,7 +412,7 @@ class ClusterResourceListener(Protocol):
     """
 
     def on_update(self, cluster_id: str) -> None:
-        """Called on the network thread with the cluster's id: when the id becomes known, and each
-        time the id changes.
+        """Handles the cluster's id. The network thread calls this method when the id becomes known,
+        and each time the id changes.
         """
         ...

@@ -68,9 +68,9 @@ def frame(
     bytes.
 
     The buffers and the size include the length at the beginning. If the first buffer of the body is
-    small, the header is joined with this buffer. The other buffers are not copied. The client id is
-    a string with an int16 length even in header v2, because the broker reads the client id before
-    it knows the version of the header (RequestHeader.json).
+    a ``bytes`` object, the header is joined with this buffer. The other buffers are not copied. The
+    client id is a string with an int16 length even in header v2, because the broker reads the
+    client id before it knows the version of the header (RequestHeader.json).
     """
     body = request.encode(version)
     name = None if client_id is None else client_id.encode()

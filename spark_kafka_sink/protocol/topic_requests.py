@@ -72,7 +72,7 @@ def describe_configs(
 
 def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:
     """Reads the value of each config in a DescribeConfigs response, including configs that have
-    their default. Empty if the response has an error.
+    their default. Returns an empty dict if the response has an error.
 
     A value is None if the config is not set, or if it is a secret.
     """
@@ -84,9 +84,9 @@ def config_values(result: DescribeConfigsResult) -> dict[str, str | None]:
 def create_topics(
     topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
 ) -> CreateTopicsRequest:
-    """Creates the request to create ``topics``. The broker responds when all brokers have the
-    topics in their metadata, or after ``timeout_ms``. With ``validate_only``, the broker only
-    checks whether it could create the topics.
+    """Creates the request to create ``topics``. The broker responds when the topics are created, or
+    after ``timeout_ms``. After the response, another broker may not know the topics yet. With
+    ``validate_only``, the broker only checks whether it could create the topics.
     """
     defaults = any(-1 in (topic.partitions, topic.replication_factor) for topic in topics)
     return CreateTopicsRequest(

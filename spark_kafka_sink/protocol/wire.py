@@ -57,14 +57,14 @@ _LONGEST_HOST: Final = 255
 
 
 class MalformedError(Exception):
-    """The bytes of a response are malformed. The message contains none of these bytes. Internal to
-    ``protocol``.
+    """The bytes of a response are malformed. The message contains none of these bytes. Only
+    ``protocol`` uses this error: its callers get a RemoteProtocolError.
     """
 
 
 def error_of(code: int) -> ErrorCode:
-    """The ErrorCode for a number in a response. UNKNOWN_SERVER_ERROR if this package does not know
-    the number.
+    """Returns the ErrorCode for a number in a response. Returns UNKNOWN_SERVER_ERROR if this
+    package does not know the number.
     """
     return _CODES.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
 
