@@ -178,9 +178,9 @@ class SparkType(Protocol):
 
 
 def unstable_type(data_type: SparkType) -> str | None:
-    """The name of a type in ``data_type`` that can't be in a key, because two equal values can be
-    written with different bytes. An example is ``double``, with 0.0 and -0.0. None if there is no
-    such type.
+    """Returns the name of a type in ``data_type`` that can't be in a key, because two equal values
+    can be written with different bytes. An example is ``double``, with 0.0 and -0.0. Returns None
+    if there is no such type.
 
     With such a type in a key, the record that deletes a row could have other key bytes than the
     record that inserted the row.

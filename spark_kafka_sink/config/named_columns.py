@@ -28,16 +28,16 @@ def _name(found: re.Match[str]) -> str:
 
 
 def struct_name(text: str) -> str | None:
-    """The name of the struct column in a text: ``payload`` for the text ``payload.*``. None if the
-    text does not end in ``.*``.
+    """Returns the name of the struct column in a text: ``payload`` for the text ``payload.*``.
+    Returns None if the text does not end in ``.*``.
     """
     found = _STRUCT.fullmatch(text)
     return None if found is None else _name(found)
 
 
 def column_names(text: str | None) -> tuple[str, ...]:
-    """Parses a list of column names, such as ``id, name``. Empty if ``text`` is None. Raises
-    ValueError with the reason if the list can't be parsed.
+    """Parses a list of column names, such as ``id, name``. Returns an empty tuple if ``text`` is
+    None. Raises ValueError with the reason if the list can't be parsed.
     """
     names: list[str] = []
     at, more = 0, text is not None

@@ -240,8 +240,8 @@ class Option:
         return not self.internal and self.status not in (Status.REMOVED, Status.REFUSED)
 
     def _meant(self, text: str) -> str | None:
-        """The valid value that is most similar to the wrong value ``text``. None if no valid value
-        is similar.
+        """Returns the valid value that is most similar to the wrong value ``text``, or None if no
+        valid value is similar.
         """
         if self.rule is not None and self.rule.choices:
             return nearest_value(text, self.rule.choices)
@@ -402,8 +402,8 @@ def refuse(
     spelled: Callable[[str], str] = str,
 ) -> list[str]:
     """Raises ConfigError for the first of ``checks`` whose combination the options have. A check
-    with ``warns`` never raises an error. If the options have its combination, its text is returned
-    as a warning.
+    with ``warns`` never raises an error. If the options have its combination, its text is one of
+    the returned warnings.
     """
 
     def filled(text: str) -> str:

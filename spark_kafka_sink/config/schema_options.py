@@ -70,7 +70,7 @@ class PayloadOptions:
 
     @property
     def is_of_topic(self) -> bool:
-        """Whether the name of the topic is a part of the schema's subject in the registry."""
+        """True if the name of the topic is a part of the schema's subject in the registry."""
         return self.use_id is None and self.strategy is not SubjectStrategy.RECORD
 
 
@@ -211,12 +211,12 @@ def registry_tls(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
-    """The addresses of the schema registry, such as ``("https://host:8081",)``, without a slash at
-    the end.
+    """Returns the addresses of the schema registry, such as ``("https://host:8081",)``, without a
+    slash at the end.
 
-    Empty if the option is a reference to a secret. In this case, the address is checked after the
-    reference is replaced. Raises ConfigError for an invalid address, for an address without TLS
-    that would get a secret, and for TLS options without an effect.
+    If the option contains a reference to a secret, returns an empty tuple. In this case, the
+    address is checked after the reference is replaced. Raises ConfigError for an invalid address,
+    for an address without TLS that would get a secret, and for TLS options without an effect.
     """
     endpoint = values.get(ENDPOINT)
     if endpoint is not None and not has_references(endpoint):

@@ -24,7 +24,12 @@ TXN_CONTEXT = "txnContext"
 
 
 class DeliveryGuarantee(StrEnum):
-    """The delivery guarantee of each row (option ``deliveryGuarantee``)."""
+    """The delivery guarantee of each row (option ``deliveryGuarantee``).
+
+    With ``exactly-once``, consumers with ``isolation.level=read_committed`` see each row once. With
+    ``at-least-once``, no row is lost, but a row can be written twice. With ``none``, rows can be
+    lost or written twice.
+    """
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"

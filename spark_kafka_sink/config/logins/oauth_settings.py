@@ -174,6 +174,10 @@ TokenSource = (
 class RefreshRule:
     """The values of the options ``sasl.login.refresh.*``, which determine when a token is
     refreshed.
+
+    ``window_factor`` is the share of the token's lifetime after which the token is refreshed.
+    ``window_jitter`` is the maximum of a random share that is added. The token is refreshed at the
+    earliest after ``min_period_seconds``, and at least ``buffer_seconds`` before it expires.
     """
 
     window_factor: float
@@ -228,33 +232,34 @@ def aws_login(module: JaasEntry) -> AwsLogin:
 
 
 def names_own_class(options: Mapping[str, object]) -> bool:
-    """Whether an option names a user's class as the source of the token. If so, the options of the
-    login module are passed to that class, and are not checked here.
+    """Returns True if an option names a user's class as the source of the token. If so, the options
+    of the login module are passed to that class, and are not checked here.
     """
     names = (_class_of(options, option) for option in (_HANDLER, _RETRIEVER))
     return any(name != _AWS and is_import_path(name) for name in names)
 
 
 def is_known_handler(name: str) -> bool:
-    """Whether ``name`` is one of the Java callback handler classes for OAUTHBEARER that this
-    package replaces by its own code. ``name`` has no package prefix of a vendor.
+    """Returns True if ``name`` is one of the Java callback handler classes for OAUTHBEARER that
+    this package replaces by its own code. ``name`` has no package prefix of a vendor.
     """
     return name in _ORDINARY or name == _AWS
 
 
 def _class_of(options: Mapping[str, object], option: str) -> str:
-    """The class that ``option`` names, without a vendor's package prefix. Empty if the option names
-    no class.
+    """Returns the class that ``option`` names, without a vendor's package prefix. Returns an empty
+    text if the option names no class.
 
-    Also empty for Kafka's own classes (``_ORDINARY``): this package does the work of these classes
-    even if the option is not set.
+    Also returns an empty text for Kafka's own classes (``_ORDINARY``): this package does the work
+    of these classes even if the option is not set.
     """
     name = without_shading(text_of(options.get(option)))
     return "" if name in _ORDINARY else name
 
 
 def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
-    """Checks the names of the login module's options. Raises ConfigError for an unknown name.
+    """Checks the names of the login module's options. Raises ConfigError for an unknown name, and
+    if ``sasl.username`` is set, which has no meaning for a token.
 
     This is the first check, because later checks would report a misspelt option as missing.
     """
@@ -492,8 +497,9 @@ def _refused(what: str, hint: str | None = None) -> ConfigError:
 
 
 def _effective(options: Mapping[str, object]) -> Values:
-    """The effective value of each producer option: the value in ``options``, converted to the
-    option's type, or the default.
+    """Returns the effective value of each producer option: the value in ``options``, or the
+    default. No value is converted, because the values in ``options`` already have the types of
+    their options.
     """
     given = {name: value for name, value in options.items() if value is not None}
     return {name: option.default for name, option in PRODUCER_OPTIONS.items()} | given

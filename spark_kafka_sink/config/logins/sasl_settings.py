@@ -100,7 +100,7 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
 
 
 def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
-    """Whether the whole value of ``sasl.jaas.config`` is a reference to a secret, such as
+    """Returns True if the whole value of ``sasl.jaas.config`` is a reference to a secret, such as
     ``${file:/path}``. The login module in it is known only after the reference is replaced.
 
     The result is False if only the value of one option in the text is a reference: this text can be
@@ -111,8 +111,9 @@ def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
 
 
 def names_a_known_module(login_module: str) -> bool:
-    """Whether the text begins with the class name of a known login module. An error message may
-    show that name. It must not show any other part of the text, because that part can be a secret.
+    """Returns True if the text begins with the class name of a known login module. An error message
+    may show that name. It must not show any other part of the text, because that part can be a
+    secret.
     """
     first = login_module.split(None, 1)[:1]
     return any(without_shading(name).rpartition(".")[2] in login_modules() for name in first)
@@ -171,8 +172,8 @@ def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
 
 
 def _is_known(handler: str, mechanism: str) -> bool:
-    """Whether this package has a replacement for the Java class ``handler`` with this mechanism.
-    ``handler`` has no package prefix of a vendor.
+    """Returns True if this package has a replacement for the Java class ``handler`` with this
+    mechanism. ``handler`` has no package prefix of a vendor.
     """
     if mechanism == OAUTHBEARER:
         return is_known_handler(handler)

@@ -45,8 +45,8 @@ _NAME = re.compile(r"(?<![\w.])sasl(?:\.[a-z]+)+")
 
 
 def _some_suites_of_tls_1_3(values: Values) -> bool:
-    """Whether ``ssl.cipher.suites`` has some cipher suites of TLS 1.3, but not all. Python's ssl
-    can only enable all cipher suites of TLS 1.3 or none of them.
+    """Returns True if ``ssl.cipher.suites`` has some cipher suites of TLS 1.3, but not all.
+    Python's ssl can only enable all cipher suites of TLS 1.3 or none of them.
     """
     suites = {suite.upper() for suite in values["ssl.cipher.suites"] or ()}
     return bool(TLS_1_3_SUITES & suites) and not suites >= TLS_1_3_SUITES

@@ -193,8 +193,8 @@ def _of_endpoint() -> Iterator[Option]:
 
 @cache
 def login_modules() -> Mapping[str, LoginModule]:
-    """The known login modules by class name, without the package. Read from ``login_modules.toml``
-    at the first use.
+    """Returns the known login modules by class name, without the package. The first call reads
+    ``login_modules.toml``.
     """
     import tomllib
     from importlib.resources import files
@@ -215,8 +215,8 @@ def _login_module(data: Mapping[str, Any]) -> LoginModule:
 
 
 def is_security_option(name: str) -> bool:
-    """Whether ``name`` is an option of TLS or SASL. Such an option has an effect only with some
-    values of ``security.protocol``.
+    """Returns True if ``name`` is an option of TLS or SASL. Such an option has an effect only with
+    some values of ``security.protocol``.
     """
     return name.startswith(("ssl.", "sasl."))
 
@@ -249,7 +249,7 @@ def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
 
 def refuse_inline(value: object, spelled: str, file: str) -> None:
     """Raises ConfigError if ``value`` is a secret as plain text, and not a reference to a secret.
-    Called only for options whose values Spark shows in plans and event logs.
+    The callers check only options whose values Spark shows in plans and event logs.
 
     ``file`` is a part of the hint. The hint advises the user to put the secret into a file.
     ``file`` describes the content of this file.
@@ -268,8 +268,8 @@ def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
     """Returns the names of some options in the text ``text`` of a login module: the options that
     can be secrets, and whose values are plain text and not a reference.
 
-    Empty if ``text`` can't be parsed. ``own_options`` is true if a user's class gets the options:
-    then every unknown option counts as a secret.
+    Returns an empty tuple if ``text`` can't be parsed. ``own_options`` is true if a user's class
+    gets the options: then every unknown option counts as a secret.
     """
     try:
         entry = parse_jaas_config(text)

@@ -77,8 +77,9 @@ def _warn_ignored(found: GivenOptions, file: str, whose: str, names: Iterable[st
 
 
 def _is_anothers(key: str, value: object, prefix: str) -> bool:
-    """True for a line of the file that is for another client: this line is ignored. Also true for a
-    line with a serializer for bytes or text: Java's producer needs such a line, the sink does not.
+    """Returns True if a line of the file is for another client. The caller ignores such a line. The
+    result is also True for a line with a serializer for bytes or text: Java's producer needs such a
+    line, the sink does not.
     """
     if prefix and key in ("key.serializer", "value.serializer"):
         return str(value).strip().rpartition(".")[2] in _AS_COLUMNS

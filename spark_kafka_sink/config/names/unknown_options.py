@@ -85,8 +85,8 @@ def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
 
 
 def may_be_secret(key: str) -> bool:
-    """Whether a name looks like the name of a secret, even if the name is misspelt. ``key`` is the
-    name in lower case.
+    """Returns True if a name looks like the name of a secret, even if the name is misspelt. ``key``
+    is the name in lower case.
     """
     name = key.removeprefix(PREFIX)
     if name not in PRODUCER_OPTIONS and _SECRET.search(name) is not None:
@@ -97,7 +97,7 @@ def may_be_secret(key: str) -> bool:
 
 def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:
     """Creates the error for a name that other software has as an option, or that is valid in
-    another place. None if the name is unknown. ``name`` has no prefix.
+    another place. Returns None if the name is unknown. ``name`` has no prefix.
     """
     kind, where = Kind.CONFIG, place.where
     option, foreign, own = PRODUCER_OPTIONS.get(name), foreign_options(), SINK_BY_KEY.get(name)
@@ -128,7 +128,7 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
 def _right_name(name: str, place: OptionSource) -> str | None:
     """Creates a hint with the name that the user probably meant. The hint has ``name`` itself, but
     with a prefix or without a prefix, as ``place`` needs it. Or the hint has the option name that
-    is most similar to ``name``.
+    is most similar to ``name``. Returns None if no option name is similar.
     """
     inner = name.removeprefix("producer.").removeprefix("override.")
     if inner != name and inner in PRODUCER_OPTIONS:
@@ -157,8 +157,8 @@ _PUBLIC = ("username", "certificates", "chain")
 
 
 def _nearest(name: str, place: OptionSource) -> str | None:
-    """Creates a hint with the option name that is most similar to ``name`` (in lower case). None if
-    no name is similar.
+    """Creates a hint with the option name that is most similar to ``name`` (in lower case). Returns
+    None if no name is similar.
     """
     own = SINK_OPTIONS if place.takes_own else {}
     options = (PRODUCER_OPTIONS | own).values()
