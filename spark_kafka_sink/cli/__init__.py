@@ -27,7 +27,9 @@ _NEEDED = ("typer", "rich")
 
 
 def main() -> None:
-    """The entry point of ``kprod``. Exit codes: 0 done, 1 refused or failed, 2 wrong usage."""
+    """The entry point of ``kprod``. Exit codes: 0 done, 1 refused or failed, 2 wrong usage. Some
+    commands have more exit codes, which their help lists.
+    """
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing and sys.argv[1:2] == ["explain"]:
         from spark_kafka_sink.cli.explanation import main as explain

@@ -38,8 +38,8 @@ def audit(
     where: Where, source: Source, batch: int | None, seed: int | None, *, as_json: bool
 ) -> None:
     """Audits the last report of ``source``, or the last report with the batch id or txnVersion
-    ``batch``. Prints the result, and ends with an exit code other than 0 if a row is missing or
-    changed.
+    ``batch``, and prints the result. The exit code is 0 only if no row is missing or changed and
+    there are no surplus rows.
 
     If ``seed`` is None, the audit reads all rows. Otherwise it reads only a sample of the rows. The
     number ``seed`` determines the sample.

@@ -63,8 +63,8 @@ def check(
     the Spark cluster ``from_executors``.
 
     If ``from_executors`` is the address of a Spark Connect server (``sc://``), no step runs on this
-    machine. With ``exactly_once``, the check also tries transactions in a test topic. If a step
-    failed, the exit code is 1.
+    machine. With ``exactly_once``, the check also tries transactions in a test topic. The exit code
+    is 1 if a step failed, or if ``exactly_once`` was requested and not tried.
     """
     timeout_ms = int(where.timeout_s * 1000)
     steps: list[Step] = []

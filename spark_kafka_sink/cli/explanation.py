@@ -91,9 +91,9 @@ def explanation(code: str) -> str:
     """The explanation of an error. ``code`` is an error code, a message that contains an error
     code, or Kafka's name of an error.
 
-    Any other ``code`` is searched as words, and the result is a list of the error codes whose texts
-    have most of the words. If no text has any of the words, raises LookupError, which names the
-    most similar code or name.
+    Any other ``code`` is searched as words. The result is then a list of error codes and of
+    sections of the runbook, the best entry first. If no text has any of the words, raises
+    LookupError, which names the most similar code or name.
     """
     pasted = _CODE.search(code)
     requested = (pasted[0] if pasted else code.strip()).upper()

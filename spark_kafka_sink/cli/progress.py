@@ -22,11 +22,11 @@ _AFTER_S: Final = 1.0
 
 
 class Bar:
-    """A progress bar. It is called with the number of finished requests and the number of all
-    requests, such as ``bar(3, 12)``.
+    """A progress bar. It is called with the number of finished steps and the number of all steps,
+    such as ``bar(3, 12)``. A step is, for example, a request.
 
-    The bar disappears when all requests are finished. No thread draws the bar: it changes only
-    while it is called. So it never changes while the command prints a line.
+    The bar disappears when all steps are finished. No thread draws the bar: it changes only while
+    it is called. So it never changes while the command prints a line.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ def shown(loop: RequestLoop, *, as_json: bool) -> Iterator[None]:
 
 @contextmanager
 def spinner(what: str, *, as_json: bool) -> Iterator[None]:
-    """Shows a spinner with the text ``what`` while the ``with`` block runs. Used if the number of
-    steps is not known.
+    """Shows a spinner with the text ``what`` while the ``with`` block runs. Commands use the
+    spinner if the number of steps is not known.
     """
     console = Console(file=sys.stderr)
     if as_json or not console.is_terminal:

@@ -255,8 +255,8 @@ def _numbers(report: Json) -> tuple[object, ...]:
 
 
 def _named(report: Json) -> str:
-    """The name of the query or application of a report, and its batch number, if the report has
-    them.
+    """The name of the query or application of a report, followed by its batch id or txnVersion. If
+    the report does not have them, the text is empty.
     """
     names = ("queryName", "txnAppId", "transactionalIdPrefix", "applicationName")
     whose = next((str(report[name]) for name in names if report.get(name)), "")

@@ -95,7 +95,9 @@ class Confirmation:
 
 
 def fence(where: Where, confirmation: Confirmation, name: str) -> None:
-    """Aborts another client's open transaction and fences its producer, after a confirmation."""
+    """Aborts another client's open transaction and fences its producer, after a confirmation. If
+    the producer is still running, it fails.
+    """
     with connected(where, lambda: _check_another(name), as_json=confirmation.as_json) as to:
         found = to.client.describe([name], to.client.deadline())[name]
         before: Json = {"command": "fence", **any_open_json(found, to.client.clock.wall_ms())}
@@ -200,6 +202,11 @@ def sweep(
 ) -> None:
     """Aborts orphans, after a confirmation. An orphan is an open transaction that no decision
     names, and whose run owns no key of the commit log. A run is an execution of a query or job.
+
+    A job that writes its first batch is not in the commit log yet, so its transactions look like
+    orphans. If these transactions are aborted, the job fails. With ``older_than_ms``, only
+    transactions that have been open for longer are aborted. With ``force``, transactions of a run
+    that owns a key are also aborted.
     """
     with operator_of(
         where, lambda: _check_run(prefix, run), as_json=confirmation.as_json
@@ -352,7 +359,7 @@ def _end_known(operator: Operator, plan: EndPlan, confirmation: Confirmation, be
 
 def _who_fails(plan: EndPlan) -> str:
     """The warning that jobs fail if they are still running when the transactions of ``plan`` are
-    aborted. Empty if no such job can be running.
+    aborted. The text is empty if no such job can be running.
     """
     told = ""
     if owned := {t.id.key for t in plan.transactions if t.standing is Standing.OWNER}:

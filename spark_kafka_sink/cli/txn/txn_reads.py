@@ -105,8 +105,8 @@ def _list_all(to: Connected, *, as_json: bool) -> None:
 
 
 def blockers(where: Where, topic: str, *, older_than_ms: int, watch: bool, as_json: bool) -> None:
-    """Shows the transactions that block consumers of a topic for longer than ``older_than_ms``. If
-    there are such transactions, the exit code is 3.
+    """Shows the transactions that block consumers of a topic for longer than ``older_than_ms``, or
+    for an unknown time. If there are such transactions, the exit code is 3.
     """
     found: list[Blocker] = []
 
