@@ -89,7 +89,9 @@ def _client_properties(cluster: KafkaCluster) -> str:
 
 
 def _watch(cluster: KafkaCluster) -> int:
-    """Waits until a broker process ends unexpectedly. Returns the exit status of the command."""
+    """Waits until a broker process ends unexpectedly. Prints the end of its log, and returns the
+    exit status 1.
+    """
     while True:
         for node in cluster.nodes:
             if node.state is NodeState.STOPPED:

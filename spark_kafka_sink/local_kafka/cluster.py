@@ -187,12 +187,12 @@ class KafkaCluster:
         self._release_ports()
 
     def wait_until_in_sync(self, *, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
-        """Waits until each running node lists all running nodes, and all replicas of all partitions
-        are in sync.
+        """Waits until each running node lists all running nodes, and all replicas are in sync.
+        Partitions with a replica on a node that does not run are not checked.
 
         Call this before you restart the next node. Raises LocalKafkaError after ``timeout``
-        seconds. The error names a partition with a missing replica, and has the end of the log of
-        the partition's leader.
+        seconds. The error names the missing nodes or a partition with a missing replica. It has the
+        end of the log of the node that listed them.
         """
         deadline = time.monotonic() + timeout
         running = [node for node in self.nodes if node.state is NodeState.RUNNING]

@@ -78,8 +78,8 @@ def find_java() -> Java:
 
 
 def parse_major_version(text: str) -> int | None:
-    """The major version in the output of ``java -version``: 17 for "17.0.2", and 8 for "1.8.0_402".
-    None if there is no version.
+    """Returns the major version in the output of ``java -version``: 17 for "17.0.2", and 8 for
+    "1.8.0_402". Returns None if there is no version.
     """
     match = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if match is None:

@@ -91,7 +91,7 @@ class KafkaNode:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the broker. None while the broker is stopped."""
+        """The process id of the broker, or None while the broker is stopped."""
         return None if self.state is NodeState.STOPPED or not self._process else self._process.pid
 
     @property

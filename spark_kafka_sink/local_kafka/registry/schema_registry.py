@@ -73,10 +73,11 @@ class SchemaRegistry:
         return f"http://{ports.HOST}:{self._held.port}{_API}"
 
     def start(self, *, timeout: float = _START_TIMEOUT_S) -> None:
-        """Starts the registry, and waits until it responds.
+        """Starts the registry, and waits until it responds. The first call on a machine downloads
+        the files of the registry (140 MB).
 
-        Raises LocalKafkaError if the registry does not respond within ``timeout`` seconds. The
-        error has the end of the registry's log.
+        Raises LocalKafkaError if the registry ends, or does not respond within ``timeout`` seconds.
+        The error has the end of the registry's log. ``timeout`` begins after the download.
         """
         try:
             java = find_java()
