@@ -1,9 +1,7 @@
 """The checks before a write: the topic, the cluster, the executors.
 
-Owns: the order of the requests, and the messages. Never: the options (``config``), the columns
-(``datasource/write/schema.py``).
-
 ``preflight`` runs on the driver before each write. It calls ``topic_checks``, which checks rights
 and configs of the topic. ``cluster_checks`` has the steps of ``kprod check``. ``executor_checks``
-runs these steps on the executors. A step's result is a ``Step`` (``check_steps``).
+runs these steps on the executors. A step's result is a ``Step`` (``check_steps``). Other rooms
+check the options (``config``) and the columns (``datasource/write/schema.py``).
 """

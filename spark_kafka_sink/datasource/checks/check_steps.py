@@ -1,7 +1,6 @@
-"""The result of a step of ``kprod check``.
+"""The result of a step of ``kprod check``, and functions that create such a result.
 
-Owns: :class:`Step`, and the functions that create a step's result. Never: a check
-(``cluster_checks.py``).
+The steps themselves are in ``cluster_checks.py`` and in the modules that it imports.
 """
 
 from __future__ import annotations
@@ -27,11 +26,12 @@ class StepState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The result of one step. ``kprod check`` shows each result as a row of a table.
+    """The result of one step of ``kprod check``, which shows each result as a row of a table.
 
-    ``said`` is the finding, or the reason why the step was skipped. ``change`` is advice. ``code``
-    is an error code such as ``KP0301``, which the docs explain. A failed step and a warning have
-    both advice and a code.
+    ``name`` is the name of the step. ``said`` is the finding, or the reason why the step was
+    skipped. ``change`` is advice. ``code`` is an error code such as ``KP0301``, which the docs
+    explain. A failed step and a warning have both advice and a code. The other results have neither
+    of them.
     """
 
     name: str

@@ -1,7 +1,6 @@
-"""Measures the difference between this machine's clock and a broker's clock.
+"""Measures the difference between this machine's clock and the active controller's clock.
 
-Owns: :class:`ClockDifference`, and the request for the time. Never: the effect of a wrong clock
-(``topic_checks.py``).
+``topic_checks.py`` decides whether the difference is a problem.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from spark_kafka_sink.protocol.messages.describe_quorum import (
 
 #: How often the controller's time is requested; the last response counts.
 _ROUNDS: Final = 2
-#: The only request whose response has a broker's clock and that changes nothing: of the log of
-#: KRaft's metadata (Java: ``Topic.CLUSTER_METADATA_TOPIC_NAME``). Any broker of a KRaft cluster
-#: since 3.3 forwards it. Needs DESCRIBE on the cluster.
+#: The only request that changes nothing and whose response has a broker's time. It asks for the
+#: state of KRaft's metadata log (Java: ``Topic.CLUSTER_METADATA_TOPIC_NAME``). Any broker of a
+#: KRaft cluster since 3.3 forwards it to the active controller. Needs DESCRIBE on the cluster.
 QUORUM: Final = DescribeQuorumRequest(
     topics=[
         TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])

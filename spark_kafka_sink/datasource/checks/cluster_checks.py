@@ -1,14 +1,14 @@
 """Checks every condition of a write, step by step, for ``kprod check``.
 
-Owns: the list of all steps and their order, and the steps that check this machine or the registry.
-Never: the requests to brokers. Connections are in ``network``. The topic's rights and configs are
-in ``topic_checks``, and the rights of exactly-once are in ``transactions``.
+:func:`check_cluster` runs all steps on this machine. :func:`check_host` runs only the steps with a
+result that depends on the machine. :func:`check_exactly_once` also tries transactions.
+
+This module has the list of all steps and their order, and the steps that check this machine or the
+schema registry. The other steps are in ``connection_steps``, ``topic_steps``,
+``dead_letter_checks``, ``transaction_steps`` and ``exactly_once_trial``.
 
 The steps of :func:`check_cluster` change nothing: they create no topic, and write no record. They
 initialize a transactional id or a producer id, but send nothing with this id.
-
-:func:`check_cluster` runs all steps on this machine. :func:`check_host` runs only the steps whose
-result depends on the machine.
 """
 
 from __future__ import annotations
@@ -80,8 +80,9 @@ STEPS: Final = (
     *(PRODUCER_ID, _CLOCK, _LETTERS, _REGISTRY),
     *OF_TRANSACTIONS,
 )
-#: These, and the trial of exactly-once; what must not have failed before that.
+#: All steps, and the steps of the trial of exactly-once.
 TRIAL_STEPS: Final = (*STEPS, *OF_TRIAL)
+#: If one of these steps fails, the trial is skipped.
 _NEEDED_BY_TRIAL: Final = (*OF_CONNECTION, *OF_TRANSACTIONS)
 #: The steps whose result may differ between machines.
 HOST_STEPS: Final = (_CLASSES, *OF_CONNECTION, _CLOCK)
@@ -90,10 +91,12 @@ HOST_STEPS: Final = (_CLASSES, *OF_CONNECTION, _CLOCK)
 def check_cluster(
     config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None, on_driver: bool = True
 ) -> Iterator[Step]:
-    """Runs all :data:`STEPS`, and yields each result when the step is done.
+    """Checks on this machine whether a write with ``config`` can work. Runs all :data:`STEPS`, and
+    yields each result when the step is done. A step that an earlier failure makes impossible is
+    skipped.
 
     ``timeout_ms`` is the time limit of each request. ``on_driver`` is false if a task calls this
-    function.
+    function. Then the step for the driver's Python interpreter is skipped.
 
     Raises ConfigError for invalid settings, such as a trust store that does not exist.
     """
@@ -138,8 +141,8 @@ def check_exactly_once(config: SinkConfig, *, timeout_ms: int) -> Generator[Step
 def check_host(
     config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None
 ) -> Iterator[Step]:
-    """Runs the :data:`HOST_STEPS`, whose result depends on the machine. The arguments are the same
-    as for :func:`check_cluster`.
+    """Runs only the :data:`HOST_STEPS`, which may have another result on another machine. Yields
+    their results. The arguments are the same as for :func:`check_cluster`.
     """
     return _all_of(HOST_STEPS, _steps(config, timeout_ms, clock, host_only=True))
 

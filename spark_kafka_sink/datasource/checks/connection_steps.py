@@ -1,7 +1,7 @@
 """The steps of ``kprod check`` that connect to brokers: name, TCP, TLS, SASL, the first response.
 
-Owns: the meaning of a failed stage, and the choice of brokers. Never: a connection
-(``network/client/connection_probe.py``).
+``network/client/connection_probe.py`` opens the connections. This module chooses the brokers to
+connect to, and explains a stage of a connection that has failed.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ CLUSTER, BROKERS = "cluster", "brokers"
 #: The steps of this module, in order.
 OF_CONNECTION: Final = (*map(str, Stage), CLUSTER, BROKERS)
 
-#: Bootstrap servers, and brokers of a large cluster, that are connected to: a few show what a
-#: firewall does to all.
+#: The largest number of bootstrap servers, and of brokers, to which the check connects. A firewall
+#: usually treats the other brokers of a large cluster in the same way.
 _MOST_ADDRESSES: Final = 12
-#: How long a listener that accepts a connection may take to respond, in ms; and a bootstrap server
-#: when another one has.
+#: The time limit in ms for the response of a bootstrap server or broker.
 _ANSWER_MS: Final = 5_000
+#: The time limit in ms for a further bootstrap server, after another one has responded.
 _ANOTHER_MS: Final = 2_000
-#: How often a listener that may want a login is looked at, and how often it must close the
-#: connection: a broker that restarts closes one, too.
+#: The time limit in ms of one request to a listener that may require a login. The listener must
+#: close the connection _CLOSED times, because a broker that restarts also closes a connection.
 _ROUND_MS: Final = 500
 _CLOSED: Final = 2
-#: How long a broker that has died stays in the metadata: broker.session.timeout.ms (9 s) and some.
+#: The time in ms for which a dead broker stays in the metadata: a little more than
+#: broker.session.timeout.ms (9 s).
 _DEATH_MS: Final = 12_000
 
 _OPTIONS: Final = {
@@ -83,7 +84,9 @@ class Contact(NamedTuple):
 
 
 def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -> Contact:
-    """Tries to connect to each bootstrap server. One reachable server is enough for a write."""
+    """Connects to each bootstrap server, at most to the first 12. A server that can't be reached is
+    not an error here: one reachable server is enough for a write.
+    """
     found: list[Reached] = []
     limit_ms = min(timeout_ms, _ANSWER_MS)
     answer = []
@@ -99,8 +102,9 @@ def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -
 
 
 def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) -> Iterator[Step]:
-    """Yields the results of the connection stages: host name, TCP, TLS and SASL. Ends after a
-    failed stage. :func:`answered` adds the result of the first response.
+    """Yields the results of the connection stages of ``made.best``: host name, TCP, TLS and SASL.
+    Ends after a failed stage. The stage API has a result here only if it timed out. Otherwise
+    :func:`answered` yields its result.
     """
     reached, protocol = made.best, producer.security_protocol
     for stage in Stage:
@@ -216,7 +220,9 @@ def _no_login(reached: Reached, protocol: str) -> Step:
 
 
 def brokers(admin: AdminClient, probe: ConnectionProbe, cluster: Cluster, timeout_ms: int) -> Step:
-    """Connects to the brokers' advertised addresses, as the tasks' producers do."""
+    """Connects to the advertised addresses of up to 12 brokers, as the tasks' producers do. The
+    result is failed if a broker can't be reached, unless that broker is dead.
+    """
     limit_ms = min(timeout_ms, _ANSWER_MS)
     nodes = cluster.node_list()[:_MOST_ADDRESSES]
     found = _unreachable(probe, nodes, limit_ms)

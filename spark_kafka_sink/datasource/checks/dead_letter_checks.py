@@ -1,7 +1,7 @@
 """Creates or checks the dead-letter topic before the first task.
 
-Owns: the creation, and the step of ``kprod check``. Never: the requirements for other topics
-(``topic_checks``), a dead letter.
+The preflight creates a missing topic, and ``kprod check`` has a step for the topic.
+``topic_checks.py`` has the checks that apply to every topic.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def create_if_missing(
     found = topics_in_full(admin, (options.topic,), timeout_ms)[options.topic]
     if found.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return found
-    # One partition, as Connect's.
+    # One partition, as Kafka Connect creates it.
     new = NewTopic(options.topic, 1, options.replicas or -1, {"cleanup.policy": "delete"})
     try:
         admin.create_topic(new, timeout_ms=timeout_ms, validate_only=validate_only)
@@ -54,8 +54,10 @@ def create_if_missing(
 
 
 def queue_check(admin: AdminClient, options: DeadLetterOptions, timeout_ms: int) -> str:
-    """Returns the state of the dead-letter topic as a sentence for ``kprod check``. Raises ApiError
-    if the topic can't be created or written to. Raises ConfigError if the topic is compacted.
+    """Returns the state of the dead-letter topic as a text for ``kprod check``. Creates no topic.
+
+    Raises ApiError if the topic can't be created or written to, or if it has too few in-sync
+    replicas. Raises ConfigError if the topic is compacted.
     """
     topic = options.topic
     found = create_if_missing(admin, options, timeout_ms, validate_only=True)

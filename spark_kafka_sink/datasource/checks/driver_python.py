@@ -1,7 +1,7 @@
 """Checks the Python interpreter that Spark uses on the driver to plan and commit.
 
-Owns: the step of ``kprod check``, and the text of the warning that ``register`` logs. Never: the
-Python interpreter of the executors, which ``executor_checks.py`` checks.
+``kprod check`` has a step for this interpreter, and ``register`` logs a warning about it.
+``executor_checks.py`` checks the Python interpreters of the executors.
 
 Spark runs a Python data source with ``PYSPARK_PYTHON`` (by default ``python3``) on the executors
 *and* on the driver. ``PYSPARK_DRIVER_PYTHON`` is only the interpreter of the user's own process. So
@@ -42,8 +42,8 @@ UNPACK: Final = (
 
 
 def missing(executable: str) -> str:
-    """The error message for an interpreter that does not exist on the driver. ``executable`` is a
-    path, or the name of a command in the PATH.
+    """The error message for a Python interpreter that does not exist on the driver. ``executable``
+    is a path, or the name of a command in the PATH.
     """
     shown = safe_text(executable)
     where = "the PATH" if os.sep not in executable else safe_text(str(Path.cwd()))
@@ -54,8 +54,8 @@ def missing(executable: str) -> str:
 
 
 class Found(NamedTuple):
-    """The version of an interpreter, and the packages that planning needs but the interpreter
-    lacks.
+    """The version of a Python interpreter, such as ``(3, 12)``, and the names of the packages that
+    planning a write needs but the interpreter lacks.
     """
 
     version: tuple[int, ...]
@@ -78,8 +78,8 @@ def look(executable: str) -> Found | None:
 
 
 def driver_python_step() -> Step:
-    """Checks that the program of PYSPARK_PYTHON exists, and can import the packages that planning
-    needs.
+    """Checks that the program of PYSPARK_PYTHON exists on this machine, is Python 3.11 or newer,
+    and has the packages that planning a write needs.
     """
     executable = os.environ.get(_VARIABLE)
     if not executable:

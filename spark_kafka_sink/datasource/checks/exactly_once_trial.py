@@ -1,11 +1,10 @@
 """Tries the operations that exactly-once needs on the real service: ``kprod check --exactly-once``.
 
-Owns: the trial, in its own topic and with its own transactional id, and the clean-up, even if the
-trial fails or is interrupted. Never: the rights of the user's write (``transaction_steps.py``), or
-a write to a user's topic.
-
 Services with Kafka's protocol differ: some have no transactions or no compaction, and some do not
-list open transactions. The trial runs three transactions with one id, and checks each result::
+list open transactions. The trial has its own topic and its own transactional id. It never writes to
+a user's topic, and it does not check the rights of the user's write (``transaction_steps.py``). At
+the end the topic is deleted, even if the trial fails or is interrupted. The trial runs three
+transactions with one id, and checks each result::
 
     1  write a row               not visible; ListTransactions lists the open transaction
        abort                     not visible; the coordinator reports the abort
@@ -86,9 +85,9 @@ _MOST_NAMED: Final = 5
 _POLICY: Final = "cleanup.policy"
 #: How long the clean-up may take, in ms, also of a trial that was interrupted.
 _CLEAN_MS: Final = 10_000
-#: How long a trial goes on, in ms, whatever --timeout is; and the age, in seconds and by this
-#: machine's clock, at which another trial's topic is of a check that was killed: the difference is
-#: for clocks that are wrong by a time zone.
+#: The longest duration of a trial in ms, whatever --timeout is. The topic of another trial is taken
+#: for the topic of a killed trial at an age of _DEAD_S seconds, by this machine's clock. That is
+#: much longer than a trial, because another machine's clock may be wrong by a time zone.
 _LONGEST_MS: Final = 30 * 60_000
 _DEAD_S: Final = 24 * 3_600
 _BEGUN: Final = "%Y%m%dT%H%M%S"
@@ -120,8 +119,8 @@ def trial_steps(
 
 
 class _Trial:
-    """A trial of transactions in its own topic. ``_open`` is the transaction that has not ended
-    yet.
+    """A trial of transactions in its own topic. ``_open`` is the trial's current transaction, or
+    None if every transaction of the trial has ended.
     """
 
     def __init__(self, client: TransactionClient, config: SinkConfig, timeout_ms: int) -> None:
@@ -171,9 +170,9 @@ class _Trial:
     # -- the steps ----------------------------------------------------------------------------
 
     def _earlier(self) -> Step:
-        """Deletes the topics of earlier trials that were killed. A topic is deleted only if it is
-        so old that its trial can't be running any more. The text of the result names the topics
-        that were not deleted.
+        """Deletes the topics of earlier trials that were killed. A topic is deleted only if its
+        trial began more than a day ago, so that the trial can't be running any more. A topic that
+        is not deleted is named in the result, which is then a warning.
         """
         now_s = self._client.clock.wall_ms() / 1000
         begun = {
@@ -331,7 +330,9 @@ class _Trial:
         return self._open
 
     def _write(self, value: bytes) -> PreparedTransaction:
-        """Opens a transaction and writes a row."""
+        """Begins a transaction, writes one record with ``value``, and returns the open
+        transaction.
+        """
         self._open = PreparedTransaction(self._id, -1, -1, 1)  # perhaps, from now on
         record = TopicRecord(self.topic, value, _KEY, "the trial's")
         self._open = prepare(self._client, self._id, record, self._soon())
@@ -353,8 +354,8 @@ class _Trial:
     def _visible(self, ended: int) -> list[bytes]:
         """Returns the values of the rows that a read_committed consumer sees.
 
-        First waits until ``ended`` transactions have ended: the log has their markers, and the last
-        stable offset is after these markers.
+        First waits until the log has the markers of ``ended`` transactions, and the last stable
+        offset is after these markers. Raises KafkaTimeoutError if that takes too long.
         """
         deadline_ms, attempts = self._soon(), 0
         while True:

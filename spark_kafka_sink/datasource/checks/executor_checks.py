@@ -1,9 +1,7 @@
 """Checks the cluster from each executor, where the tasks run.
 
-Owns: :func:`check`, and the Spark job that runs the steps on the executors. Never: a step
-(``cluster_checks.py``).
-
-A check on the driver alone would miss a firewall between executors and brokers.
+A check on the driver alone would miss a firewall between executors and brokers. So a small Spark
+job runs steps of ``kprod check`` on the executors (``cluster_checks.py`` has the steps).
 """
 
 from __future__ import annotations
@@ -43,8 +41,9 @@ _ORDER: Final = (StepState.SKIPPED, StepState.OK, StepState.WARNING, StepState.F
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """The results of the steps on one machine. The driver runs every step. An executor usually runs
-    only the steps that depend on its machine.
+    """The results of the steps of a check on the machine ``host``. ``driver`` is true for the
+    driver, which runs every step. An executor usually runs only the steps with a result that
+    depends on the machine.
     """
 
     host: str

@@ -1,7 +1,6 @@
 """Imports the user's classes and functions that options name, to check that they exist.
 
-Owns: the list of the names that the driver must import, and the list for each executor. Never: the
-import itself (``base/security/import_paths.py``), or a call of a user's function.
+``base/security/import_paths.py`` imports a name. No function of the user is called here.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 
 
 def check_own_code(config: SinkConfig, *, on_driver: bool) -> int:
-    """Imports the classes and functions that options name, and returns their number. Creates no
-    instance of a class. Raises ConfigError for a wrong name.
+    """Imports the user's classes and functions that options name, and returns their number:
+    progress listeners, interceptors and a partitioner. With ``on_driver``, also the report
+    listeners, which only the driver calls.
 
-    With ``on_driver``, also imports the listeners that only the driver calls.
+    Creates no instance of a class. Raises ConfigError for a name that can't be imported.
     """
     from spark_kafka_sink.datasource.report.destinations import listener
     from spark_kafka_sink.datasource.write.task_progress import progress_listener

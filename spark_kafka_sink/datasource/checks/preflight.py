@@ -1,9 +1,10 @@
 """Checks the brokers and the topic before the first task of a write. Runs on the driver.
 
-Owns: the moment of the check; the effect of a failed check (``preflight=required|warn|off``); the
-cache, which keeps a result for 60 seconds. Never: the requests (``admin``, ``topic_checks``), or a
-check at ``commit`` or ``abort``. At a commit, brokers have acknowledged all rows already. A check
-at that time could fail the batch because of a broker that is not available.
+The option ``preflight`` (required, warn or off) determines whether a failed check fails the write.
+A result is cached for 60 seconds. If the dead-letter topic is missing, the preflight creates it.
+
+There is no check at ``commit`` or ``abort``. At a commit, brokers have acknowledged all rows
+already. A check at that time could fail the batch because of a broker that is not available.
 
 The result contains the :class:`Cluster`. Spark sends the cluster to each task with the writer, so
 that hundreds of tasks don't request the same metadata at the same time.
@@ -73,8 +74,8 @@ class _Answer:
 
 
 class PreflightCheck:
-    """Runs the preflight and caches the result. ``_lock`` guards ``_answers`` and is not held
-    during requests.
+    """Checks brokers and topics before a write (the preflight), and caches the result for 60 s.
+    ``_lock`` guards ``_answers`` and is not held during requests.
     """
 
     def __init__(self, describe: Describe, clock: Clock) -> None:
@@ -84,13 +85,15 @@ class PreflightCheck:
         self._answers: dict[tuple[ProducerConfig, tuple[str, ...]], _Answer] = {}
 
     def check(self, config: SinkConfig, *, streaming: bool) -> TopicsSeen | None:
-        """Runs the check, and returns the cluster and its topics. Returns None if they are unknown.
+        """Checks the brokers and the topics of a write, and returns the cluster and its topics. The
+        topics are those of the options ``topic``, ``reportTopic`` and
+        ``errors.deadletterqueue.topic.name``, as far as these options are set.
 
         With ``preflight=required``, a failed check raises its error. KafkaTimeoutError means that
-        no broker responded within max.block.ms, or that the topic was missing for
+        no broker responded within max.block.ms, or that a topic was missing for
         ``MISSING_TOPIC_TIMEOUT_MS``. Other errors are AuthorizationError, InvalidTopicError and so
-        on. With ``preflight=warn``, the error is logged as one line, at most once in 60 s. Without
-        the option ``topic``, only the brokers are checked.
+        on. With ``preflight=warn``, the error is logged as one line, at most once in 60 s, and the
+        result is None. With ``preflight=off``, nothing is checked, and the result is None.
         """
         mode = config.preflight_for(streaming=streaming)
         if mode is Preflight.OFF:
@@ -141,7 +144,7 @@ _process_preflight: PreflightCheck | None = None
 
 
 def process_preflight() -> PreflightCheck:
-    """The preflight of this process, created at the first call."""
+    """The preflight check of this process, with its cache. Created at the first call."""
     global _process_preflight
     if _process_preflight is None:
         _process_preflight = PreflightCheck(_describe, SystemClock())

@@ -1,6 +1,6 @@
 """Checks whether a topic has enough in-sync replicas for writes with acks=all.
 
-Owns: the effect of min.insync.replicas on each partition. Never: the steps of ``kprod check``.
+``topic_steps.py``, ``transaction_steps.py`` and ``dead_letter_checks.py`` use the result.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from spark_kafka_sink.datasource.checks.topic_checks import LEAST_IN_SYNC
 from spark_kafka_sink.protocol.metadata import TopicMetadata
 from spark_kafka_sink.protocol.request import ApiKey
 
-#: Partitions, and brokers, that a text lists.
+#: The largest number of partitions or brokers that a text lists.
 MOST_NAMED: Final = 12
-#: The first version of Produce of brokers (3.7) that take the number of a partition's replicas for
-#: a larger min.insync.replicas (KAFKA-15583); the one before refuses every write then.
+#: The newest version of Produce in Kafka 3.7. If min.insync.replicas is larger than the number of a
+#: partition's replicas, brokers since 3.7 use the smaller number (KAFKA-15583). Earlier brokers
+#: reject every write to such a partition.
 _CAPPED: Final = 10
 
 
 class InSync(NamedTuple):
-    """Three numbers for a partition: its in-sync replicas, all of its replicas, and the in-sync
-    replicas that a write needs.
+    """Three counts of replicas for the partition with the number ``partition``: its in-sync
+    replicas, all of its replicas, and the in-sync replicas that a write with acks=all needs.
     """
 
     partition: int
@@ -35,7 +36,7 @@ class InSync(NamedTuple):
 def in_sync_of(
     admin: AdminClient, topic: TopicMetadata, settings: Mapping[str, str | None]
 ) -> Sequence[InSync]:
-    """The in-sync replicas of each partition, and the number that a write needs.
+    """The in-sync replicas of each partition of ``topic``, and the number that a write needs.
 
     ``settings`` are the topic's configs. They are empty if the principal may not read them. Then
     one in-sync replica is assumed to be enough.

@@ -1,9 +1,7 @@
 """Checks whether topics accept the records of this job: rights and configs.
 
-Owns: the comparison of the topic's configs with the producer's options, and the messages. Never:
-the existence of a topic (``preflight.py``).
-
-The driver calls :func:`check_topics` once, before the first task. A task calls only
+The driver calls :func:`check_topics` once, before the first task. ``preflight.py`` has checked
+before that the topics exist. A task calls only
 :func:`forbidden_topics` and :class:`TopicsNow`, and only for dead letters. ``kprod check`` calls
 the other functions, and shows a row for each result.
 
@@ -56,7 +54,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-#: The timeout of both requests, in ms: they are optional.
+#: The timeout in ms of each of the two requests. It is short, because a write works without them.
 CHECK_MS: Final = 5_000
 
 COMPRESSION: Final = "compression.type"
@@ -83,7 +81,8 @@ _AS_SENT: Final = "producer"
 
 @dataclass(frozen=True, slots=True)
 class TopicWarning:
-    """A topic config, ``setting``, that conflicts with the producer's options. If ``refuses`` is
+    """A topic config, ``setting``, that conflicts with the producer's options or with this
+    machine's clock. ``error`` has the text of the warning, and is not raised. If ``refuses`` is
     true, brokers may reject rows. If ``refuses`` is false, brokers accept the rows, but with a
     disadvantage such as a second compression.
     """
@@ -167,7 +166,9 @@ def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class TopicsNow:
-    """Requests the current metadata of topics, for a task without a producer."""
+    """Requests the current metadata of topics, for a task without a producer. Each method creates
+    an admin client, sends one request, and closes the client.
+    """
 
     new_admin: Callable[[], AdminClient]
 
@@ -182,7 +183,7 @@ class TopicsNow:
 
     def unavailable_topics(self, topics: Sequence[str]) -> dict[str, ErrorCode]:
         """The topics that do not exist or that the principal may not see, with the broker's error
-        code.
+        code. Raises the error of a topic that is temporarily unavailable.
         """
         found = {name: one.error for name, one in self._described(topics).items()}
         for name, code in found.items():
@@ -234,7 +235,9 @@ def check_write(topic: str, operations: int | None) -> None:
 def topic_settings(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, Mapping[str, str | None]]:
-    """The configs of each topic that affect a write. Empty if brokers don't return configs."""
+    """The configs of each topic that affect a write, by topic and config name. A topic's configs
+    are missing if the principal may not read them.
+    """
     names = (LARGEST, COMPRESSION, LEAST_IN_SYNC, CLEANUP, TIMESTAMPS, AFTER, BEFORE)
     return admin.topic_configs(topics, names, admin.deadline(timeout_ms))
 

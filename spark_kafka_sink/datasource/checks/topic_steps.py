@@ -1,7 +1,7 @@
 """The steps of ``kprod check`` for the topic, and for the topics of reports and of progress.
 
-Owns: the effect of partitions, replicas and configs on a write. Never: the requests
-(``topic_checks.py``), rights of exactly-once (``transaction_steps.py``).
+The steps show the effect of partitions, replicas and configs on a write. ``topic_checks.py`` sends
+the requests for rights and configs, and ``replicas.py`` counts in-sync replicas.
 """
 
 from __future__ import annotations
@@ -65,14 +65,16 @@ OF_REPORTS: Final = (_REPORT_TOPIC, _PROGRESS_TOPIC)
 
 _AUTO_CREATE: Final = "auto.create.topics.enable"
 
-#: A topic's configs by name; None when the request failed, empty without the right to it.
+#: A topic's configs by name. None if the request failed. Empty if the principal may not read them.
 Settings = Mapping[str, str | None] | None
 
 
 def topic_steps(
     admin: AdminClient, config: SinkConfig, timeout_ms: int
 ) -> Generator[Step, None, Settings]:
-    """Yields the results of the topic's steps. Returns the topic's configs."""
+    """Yields the results of the steps for the option ``topic``. Returns the topic's configs, or
+    None if they are unknown.
+    """
     topic = config.topic
     if topic is None:
         reason = "no topic: it is a column of the rows, or --topic was not given"

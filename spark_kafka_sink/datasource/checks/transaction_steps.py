@@ -1,7 +1,6 @@
 """The steps of ``kprod check`` for producer ids, transactions and the commit log.
 
-Owns: the results of these steps. Never: the list of the needed rights
-(``transactions/exactly_once.py``).
+``transactions/exactly_once.py`` sends the requests that check the rights on transactional ids.
 """
 
 from __future__ import annotations
@@ -37,8 +36,9 @@ PRODUCER_ID: Final = "producer id"
 
 
 def producer_id_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
-    """Checks that a producer can get a producer id, which idempotence needs. With exactly-once,
-    this step is skipped: the steps of :data:`OF_TRANSACTIONS` check the transactional id instead.
+    """Checks that a producer can get a producer id, which idempotence needs. Without idempotence,
+    this step is skipped. With exactly-once, this step is also skipped, because the steps of
+    :data:`OF_TRANSACTIONS` check the transactional id instead.
     """
     if config.is_exactly_once or not config.producer.enable_idempotence:
         why = f"deliveryGuarantee is {config.delivery_guarantee}"
@@ -71,7 +71,9 @@ def transaction_steps(config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
 
 
 def steps_with(client: TransactionClient, config: SinkConfig, timeout_ms: int) -> Iterator[Step]:
-    """Yields the results of the steps for transactions, with an open client."""
+    """Yields the results of the steps for transactions. ``client`` is an open client, which stays
+    open.
+    """
     prefix = config.transactional_id_prefix or DEFAULT_PREFIX
     limit_ms = config.producer.transaction_timeout_ms
     try:
