@@ -1,6 +1,6 @@
 """The user's Spark session: registers the format, and patches Spark's classes.
 
-Owns, by file:
+These files are used in the user's process. A task and a commit import none of them:
 
 ==================  ==================================================================
 registration        ``register(spark)``
@@ -11,6 +11,4 @@ refused_streams     refuses triggers and output modes that would lose rows
 session_settings    passes the session's time zone and JSON settings to a write
 session_tuning      Spark configs that make writes cheaper
 ==================  ==================================================================
-
-Never: a write. A task and a commit import none of these files.
 """

@@ -1,7 +1,8 @@
-"""Makes writes with this format work in every thread.
+"""Makes writes with the format ``kprod`` work in every thread.
 
-Owns: the patches that call :func:`active_session` around the methods of Spark's writers. Never: the
-session, another format's ``save`` or ``start``.
+Without these patches, Spark finds a Python data source only in a thread with an active session
+(``process/active_session.py``). The patches make the DataFrame's session active while a method of
+Spark's writers runs. A call of ``save`` or ``start`` with another format is not changed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _to_table(
         return method(writer, *args, **kwargs)
 
 
-#: Connect has other classes, and needs none of it.
+#: Spark Connect has other writer classes, which need no patch: its server activates the session.
 PATCHES = (
     Patches(
         "DataFrameWriter",

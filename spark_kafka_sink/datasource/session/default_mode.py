@@ -1,8 +1,7 @@
 """Makes ``df.write.format("kprod").save()`` append if the user has set no mode, or the mode
 errorifexists.
 
-Owns: the default mode of this format in this process. Never: another format, or another mode that
-the user has set.
+Writes with another format, and writes with another mode, are not changed.
 
 Spark's default mode is ErrorIfExists. Spark refuses that mode for every Python data source, before
 any Python code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's Kafka sink accepts
@@ -14,8 +13,8 @@ Spark Connect have one such class each. Code in other languages and SQL does not
 and needs ``mode("append")``.
 
 Over Connect, a foreachBatch function runs in a process of the server, where no code calls
-``register``. So the user's function is wrapped in another function, which installs the patch in
-that process.
+``register``. So the user's function is wrapped in another function. In that process, the other
+function installs the patch of this module and the patch of ``session_settings``.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from typing import Final
 from spark_kafka_sink.datasource.session.spark_patches import Patches, writes_kprod
 
 _MODE_SEEN = "_kprod_mode"
-#: Spark's names of its default mode.
+#: Spark's names for its default mode.
 _ERROR_IF_EXISTS: Final = ("error", "errorifexists", "default")
 
 
-# Spark's save() calls mode(None) and format(...) itself; both notes are right then too.
+# Spark's save() itself calls mode(None) and format(...). That does not disturb what is recorded.
 def _mode(method: Callable[..., object], writer: object, saveMode: str | None) -> object:  # noqa: N803
     if saveMode is not None:
         setattr(writer, _MODE_SEEN, saveMode)
@@ -75,7 +74,7 @@ def _foreach_batch(
     return method(writer, with_default_mode)
 
 
-#: The second one is for functions that a Connect server runs.
+#: The patch of a batch writer, and the patch for foreachBatch functions that a Connect server runs.
 PATCHES = (
     Patches(
         "DataFrameWriter",

@@ -1,11 +1,12 @@
 """Raises an error in ``start()`` for a stream that this format can't write: with the continuous
 trigger, or with the output mode update or complete.
 
-Owns: the refusal, in the user's process. Never: any other trigger, mode or format.
+The functions of this module wrap methods of ``DataStreamWriter`` in the user's process. They don't
+change streams with another trigger, output mode or format.
 
-**The continuous trigger**: with it, Spark never calls a Python sink's ``write``. Spark builds an
-error for every row and does not throw the error, so the rows are lost while the query seems
-healthy. Python only gets a call of ``commit`` with None for every task. The sink's ``commit``
+**The continuous trigger**: with this trigger, Spark never calls a Python sink's ``write``. Spark
+builds an error for every row and does not throw the error, so the rows are lost while the query
+seems healthy. Python only gets a call of ``commit`` with None for every task. The sink's ``commit``
 raises an error, but Spark's epoch coordinator logs the error and continues ("Inbox: Ignoring
 error": the query stays active, and its ``exception()`` stays None; seen on 4.2). So rows can only
 be protected in ``DataStreamWriter.start``, in classic Spark and in Spark Connect.

@@ -1,10 +1,10 @@
 """Registers the format with a session, and installs the patches in the user's process.
 
-Owns: :func:`register`. Never: the data source itself. Without ``register``, Spark finds the format
-through ``pyspark_kprod``, but three patches are missing: the default mode (``default_mode``), the
-early refusal of streams that can't be written (``refused_streams``) and writes from any thread
-(``any_thread``). Only a call from the user can install them, because Spark loads this package too
-late.
+Without :func:`register`, Spark finds the format through ``pyspark_kprod``, but four patches are
+missing: the default mode (``default_mode``), the early refusal of streams that can't be written
+(``refused_streams``), writes from any thread (``any_thread``), and the session's settings for JSON
+(``session_settings``). Only a call from the user can install the patches, because Spark loads this
+package too late.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ def register(
     server.
 
     ``tune=True`` sets configs that make this session's writes cheaper, and never changes a result.
-    Configs that you have set stay (docs/tuning.md). Returns the configs that were set, by name.
+    Configs that you have set stay (docs/tuning.md). Returns the configs that ``tune=True`` has set,
+    by name.
 
     After the call, every thread of this process can write, even a thread of a pool. Each write
-    finds the format in the session of its DataFrame.
+    finds the format in the session of its DataFrame. In a write with ``.save()`` or ``.start()``,
+    JSON has the time zone of the session, and follows the session's setting for null fields.
     """
     if not _has_ours(spark):
         try:

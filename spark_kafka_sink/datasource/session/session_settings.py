@@ -1,13 +1,12 @@
 """Passes session settings that affect JSON to the sink, as options of each write.
 
-Owns: the patches that add the options, after ``register(spark)``. Never: the use of the options
-(``config/named_columns.py``).
 
 Spark plans a write in a process that has no session and no settings, and passes only options to
 that process. So the writer in the user's process adds two internal options when a write starts: the
-session's time zone, which planning checks before any task, and whether ``to_json`` omits nulls.
-Writes to tables (``writeTo``, ``insertInto``, SQL) do not get the options, because the format of a
-table is not known here.
+session's time zone, which planning checks before any task, and whether ``to_json`` omits nulls
+(``config/named_columns.py`` uses them). ``register(spark)`` installs these patches. Writes to
+tables (``writeTo``, ``insertInto``, SQL) do not get the options, because the format of a table is
+not known here.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any, Final
 
 from spark_kafka_sink.datasource.session.spark_patches import Patches, writes_kprod
 
-#: The internal option of each of Spark's settings.
+#: The internal option of this package for each of these settings of Spark.
 _OPTIONS: Final = {
     "spark.sql.session.timeZone": "sessionTimeZone",
     "spark.sql.jsonGenerator.ignoreNullFields": "sessionIgnoreNullFields",

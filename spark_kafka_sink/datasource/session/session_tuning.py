@@ -1,7 +1,7 @@
 """Configs of a Spark session that make writes cheaper and change no result.
 
-Owns: the configs, and the rule that a config is not changed if the user has set it. Never: configs
-that Spark reads only when it starts, which are in docs/tuning.md.
+A config that the user has set is not changed. Spark reads some configs only when it starts.
+docs/tuning.md describes them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: The size of a chunk here. With Spark's default since 4.1, 64 MiB, batches of 1 KB rows have 10
-#: MB. That costs JVM and worker up to a quarter of the job's CPU, and a task holds two of them.
+#: 4 MiB is also the size at which this package cuts an Arrow batch for encoding. Spark's default
+#: since 4.1 is 64 MiB. Then Arrow batches of 1 KB rows have 10 MB, which costs up to a quarter of
+#: the job's CPU in the JVM and the worker. A task holds two Arrow batches at a time.
 _SAFE = {"spark.sql.execution.arrow.maxBytesPerBatch": "4m"}
 _UNIX_SOCKET = "spark.python.unix.domain.socket.enabled"
 
 
 def tune(spark: SparkSession) -> dict[str, str]:
-    """Sets the configs that the user has not set. Returns the configs that were set, by name. Skips
-    a config that this version of Spark does not have.
+    """Sets the configs that make writes cheaper, unless the user has set them. Skips a config that
+    this version of Spark does not have. Returns the configs that were set, by name.
     """
     conf = spark.conf
     given = conf.getAll

@@ -1,8 +1,9 @@
 """Wraps methods of pyspark's classes with functions, and restores the methods.
 
-Owns: the wrapping. Never: the functions that wrap a method (``default_mode``, ``refused_streams``,
-``any_thread``). Those modules explain why the patches are needed. The functions do little: they may
-set an attribute on the object, and they call the method unchanged.
+The functions that wrap a method are in ``default_mode``, ``refused_streams``, ``any_thread`` and
+``session_settings``. Those modules explain why the patches are needed. A function may set an
+attribute or an option on the writer, change the save mode, or raise an error. Otherwise it calls
+the wrapped method with the same arguments.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from spark_kafka_sink.base.format_name import FORMAT
 
-#: Gets the wrapped method, the object, and the arguments; must call the method.
+#: A wrapper. Its arguments are the wrapped method, the object, and the arguments of the call. It
+#: calls the method, or raises an error.
 Around = Callable[..., object]
 
 _MARK = "_kprod_wraps"
@@ -22,7 +24,8 @@ _FORMAT_SEEN = "_kprod_format"
 
 
 class Patches:
-    """The wrappers of a pyspark class: ``arounds`` maps method names to wrappers.
+    """The wrappers for methods of a pyspark class. ``arounds`` maps the name of a method to its
+    wrapper.
 
     The class ``name`` is patched in each of the ``modules`` that this process has already imported.
     The writer classes of Spark Connect are in other modules, whose import needs grpc. Only a
