@@ -1,6 +1,6 @@
 """Schemas of keys and values, which the driver chooses when it plans a write.
 
-Owns: the types of columns (``column_types``), the choice of the schema and its id
-(``payload_schemas``), and the stored responses of a registry for the time when it is down
-(``schema_cache``). Never: Arrow, a row, a task.
+``payload_schemas`` chooses a schema and its id. ``column_types`` converts Spark's types.
+``schema_cache`` stores the responses of a registry for the time when the registry is down. No task
+imports this folder, and no file of the folder imports Arrow.
 """

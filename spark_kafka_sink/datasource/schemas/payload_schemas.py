@@ -1,8 +1,10 @@
 """Chooses the schemas of keys and values and the schemas' ids, when the driver plans a write.
 
-Owns: :func:`with_encoders`; the subjects; the process's cache of a registry's responses; the moment
-when a cache file (``schema_cache``) is used. Never: a format (``records/formats/``), the registry's
-API (``network/schema_registry.py``), or a task. A task gets a finished encoder in its plan.
+This module determines the subject of a schema, finds or registers the schema in the registry, and
+adds the resulting encoder to the plan (:func:`with_encoders`). So a task gets a finished encoder,
+and never connects to a registry. The responses of a registry are cached in this process, and in
+files for the time when the registry is down (``schema_cache``). ``records/formats/`` has the
+formats, and ``network/schema_registry.py`` the registry's API.
 """
 
 from __future__ import annotations
@@ -41,19 +43,26 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How long a planning process takes an answer as it is, and how many it keeps. An older one counts
-#: while the registry does not answer: a stream does not depend on it.
+#: The time in ms for which a planning process does not repeat a request. An older response is only
+#: used while the registry does not respond, so that a stream continues.
 KEPT_MS: Final = 300_000
+#: The largest number of responses that a process keeps in memory.
 _KEPT_ANSWERS: Final = 64
-#: Characters of a schema in an error.
+#: The largest number of characters of a schema in an error.
 _MOST_SHOWN: Final = 2_000
 _clock = SystemClock()
 _kept: dict[tuple[object, ...], tuple[int, RegisteredSchema]] = {}
 
 
 class Registry(Protocol):
-    """The interface of schema registries. ``str()`` returns the registry's name for messages. The
-    ``addresses`` of a registry are a part of the key under which responses are cached.
+    """The interface of a client of a schema registry. ``str()`` returns the registry's name for
+    messages. The ``addresses`` of a registry are a part of the key under which responses are
+    cached.
+
+    ``by_id`` returns the schema with an id. ``latest`` returns the newest schema of a subject, or
+    None if the registry does not have the subject. ``id_of`` returns the id of the schema ``text``
+    in a subject. If the subject does not have the schema, ``id_of`` registers it (``register`` is
+    true) or returns None.
     """
 
     addresses: tuple[str, ...]
@@ -69,8 +78,9 @@ _Ask = Callable[[Registry], RegisteredSchema]
 
 
 def registry_of(options: SchemaOptions, limit_ms: int) -> Registry:
-    """The client of the registry that ``options`` name. A client for another kind of registry, such
-    as Glue or Azure, would be chosen here.
+    """Creates a client for the registry that ``options`` name. All requests of the client together
+    may take at most ``limit_ms``. A client for another kind of registry, such as Glue or Azure,
+    would be chosen here.
     """
     return ConfluentRegistry(dict(options.registry), limit_ms)
 
@@ -93,9 +103,13 @@ def schema_format(payload: PayloadOptions) -> SchemaFormat:
 
 
 def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> ColumnPlan:
-    """Adds an encoder to each key and value of ``plan`` that is written with a schema.
+    """Adds an encoder to each key and value of ``plan`` that is written with a schema. Finds the
+    schemas in the registry, and registers a missing schema if auto.register.schemas is true.
+    ``schema`` is the schema of the Arrow batches in a task.
 
-    Raises ConfigError, SchemaError and SchemaRegistryError.
+    Raises ConfigError for options that don't fit together or a schema file that can't be read.
+    Raises SchemaError if a schema is missing, or does not fit the columns. Raises
+    SchemaRegistryError for an error of the registry.
     """
     assert config.schemas is not None
     for payload in config.schemas.payloads:
@@ -121,7 +135,10 @@ def _encoded(
 
 def described(config: SinkConfig, timeout_ms: int) -> Iterator[str]:
     """Describes the registry's schema of each key and value with a schema, for ``kprod check``.
-    Raises SchemaError if a schema is missing in the registry.
+    Yields one text for each schema. Registers no schema.
+
+    Raises SchemaError if a schema can't be used, or is missing in the registry and a write would
+    not register it.
     """
     options = config.schemas
     assert options is not None
@@ -252,7 +269,7 @@ class _Way:
         cache = SchemaCache((registry.addresses, self._payload.format, *question))
         known = answer or cache.read()
         if known is not None:
-            # There is something to go on with: one request's time is enough to wait.
+            # An earlier response can be used, so the time of one request is long enough to wait.
             request_ms = int(str(dict(self._options.registry)[TIMEOUT]))
             registry = registry_of(self._options, min(self._limit_ms, request_ms))
         try:

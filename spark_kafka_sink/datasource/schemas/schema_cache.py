@@ -1,8 +1,7 @@
 """Stores responses of schema registries in files, so that a stream continues while its registry is
 down.
 
-Owns: :class:`SchemaCache`. Never: the requests to a registry, and the moment when a file is used
-(``payload_schemas``).
+``payload_schemas`` sends the requests, and decides when a stored response is used.
 
 Spark plans each micro-batch in a process that may be new, so a cache in memory is not enough. The
 checkpoint can't hold the files, because only Spark writes to it. So the files are on the driver's
@@ -45,24 +44,27 @@ from spark_kafka_sink.network.schema_registry import RegisteredSchema
 _log = logging.getLogger(__name__)
 
 ENVIRONMENT: Final = "KPROD_SCHEMA_CACHE"
-#: An answer that no registry has confirmed for so long is not taken.
+#: The age in seconds at which a response is too old, because no registry has confirmed it.
 LONGEST_S: Final = 30 * 24 * 3600
+#: The largest number of files.
 MOST_FILES: Final = 256
+#: The largest size of a file in bytes.
 _MOST_BYTES: Final = 32 << 20
-#: The limit of all files together.
+#: The largest size of all files together in bytes.
 _MOST_BYTES_OF_ALL: Final = 64 << 20
 _VERSION: Final = 1
 _ENDING, _WARNED = ".json", ".warned"
-#: The names of answers, of their drafts and of marks. A user's directory may hold other files.
+#: The names of this module's files: responses, temporary files, and files that mark a first use. A
+#: directory that the user names may contain other files.
 _OURS: Final = re.compile(r"[0-9a-f]{40}\.(json(\.[0-9a-f]{32})?|warned)")
 
-#: A registry's addresses, the format, and the question.
+#: A request to a registry: the registry's addresses, the format, and the arguments.
 Question = tuple[object, ...]
 
 
 class SchemaCache:
-    """The stored response of a registry to one request (``question``), in a file. Thread-safe, and
-    safe for several processes.
+    """The stored response of a schema registry to one request (``question``), in a file on this
+    machine. Thread-safe, and safe for several processes.
     """
 
     def __init__(self, question: Question) -> None:
@@ -70,13 +72,17 @@ class SchemaCache:
         self._name = self._question[:40]
 
     def read(self) -> RegisteredSchema | None:
-        """Reads the stored response. Returns None if there is no valid response."""
+        """Reads the stored response. Returns None if there is no valid response, or if it is older
+        than 30 days.
+        """
         with contextlib.suppress(OSError), _directory() as directory:
             return self._believed(_content(directory, self._name + _ENDING))
         return None
 
     def write(self, answer: RegisteredSchema) -> None:
-        """Stores the response that the registry has just sent. Never raises."""
+        """Stores the response that the registry has just sent. Logs an error of the file system,
+        and never raises.
+        """
         guid = None if answer.guid is None else str(answer.guid)
         held = [answer.id, answer.type, answer.text, answer.unusable, guid, answer.references]
         body = json.dumps({"version": _VERSION, "question": self._question, "answer": held})
