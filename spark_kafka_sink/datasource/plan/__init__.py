@@ -1,6 +1,6 @@
 """The plan of a write, its tasks, and its commit or abort.
 
-Owns: ``write_plan`` (the value that the driver sends to the tasks), ``planned_task`` (a task of the
-plan in a worker), ``planned_batch`` (the commit or abort on the driver). Never: Spark's writer
-classes (``source``).
+The driver sends a plan (``write_plan``) to the tasks. ``planned_task`` runs a task of the plan in a
+worker process. ``planned_batch`` commits or aborts the batch on the driver. Spark's writer classes,
+which call these files, are in ``datasource/source.py``.
 """

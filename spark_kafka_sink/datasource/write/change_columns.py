@@ -1,8 +1,9 @@
 """Finds the columns of a change feed in a DataFrame's schema.
 
-Owns: :class:`FeedColumns`, which has the columns with the type, the row and the position of a
-change; the errors for missing columns. Never: values of rows (``records/changes/``), the names and
-values of a feed (``config/changelog.py``). Runs on the driver, before any task.
+A *change feed* is a DataFrame with the changes of a table (option ``changelog``). The driver finds
+the columns with the type, the row and the position of a change before any task.
+``config/changelog.py`` has the names of these columns for each kind of feed. The tasks process the
+changes (``records/changes/``).
 """
 
 from __future__ import annotations
@@ -44,13 +45,14 @@ _SOURCE = "source"
 
 @dataclass(frozen=True, slots=True)
 class FeedColumns:
-    """The columns of a change feed.
+    """The columns of a change feed: a DataFrame with the changes of a table (option ``changelog``).
 
-    ``rows`` is the schema of the table's rows. The options keyColumns and valueColumns may name
-    columns of this schema. In a feed with one row per change, this is the DataFrame's schema. In a
-    feed with the structs ``before`` and ``after``, it is the schema of these structs. A task
-    appends the fields of a struct as columns to Spark's batch. ``first`` is the index of the first
-    appended column. Without structs, ``first`` is 0.
+    ``plan`` has the indices of the feed's own columns, such as the type of a change. ``rows`` is
+    the schema of the table's rows. The options keyColumns and valueColumns may name columns of this
+    schema. In a feed with one row per change, ``rows`` is the DataFrame's schema. In a feed with
+    the structs ``before`` and ``after``, ``rows`` is the schema of these structs. A task appends
+    the fields of a struct as columns to Spark's batch. ``first`` is the index of the first appended
+    column. Without structs, ``first`` is 0.
     """
 
     plan: ChangePlan

@@ -1,7 +1,7 @@
 """The commit message that a task sends to the driver: step 13 in "The way of a record" (DESIGN.md).
 
-Owns: :class:`TaskCommitMessage` with its parts, and the driver's check of a batch's messages.
-Never: the use of the messages (``planned_batch``, ``report/``).
+The driver checks the messages of a batch with :func:`checked_messages`. Then it commits the batch
+(``planned_batch``), and makes a report of the messages (``report/``).
 
 Spark pickles a message on the executor and unpickles it on the driver. The executor and the driver
 have the same version of this package: a task with another version fails before it writes
@@ -63,8 +63,10 @@ class TaskTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TaskCommitMessage(WriterCommitMessage):
-    """The commit message of a task attempt that wrote all of its rows.
+    """The commit message of a task attempt that wrote all of its rows, or that wrote nothing
+    because its batch is already committed.
 
+    ``produced`` has the producer's figures, and ``counts`` the figures of the writer's thread.
     ``begun_ms`` is the wall time of the attempt's start in milliseconds. ``transaction`` is None
     without exactly-once. ``letters`` counts the rows that became dead letters. Acknowledged dead
     letters are also counted as acknowledged rows.
@@ -81,7 +83,8 @@ class TaskCommitMessage(WriterCommitMessage):
     @property
     def rows(self) -> int:
         """The number of rows that brokers acknowledged. It is the number of rows that Spark passed
-        to the task, minus the skipped rows, plus the rows that a change feed added.
+        to the task, minus the skipped rows, plus the rows that a change feed added. It is 0 if the
+        batch was already committed.
         """
         return self.produced.rows
 
@@ -94,8 +97,8 @@ class TaskCommitMessage(WriterCommitMessage):
 def checked_messages(
     messages: Sequence[WriterCommitMessage | None], error: type[KafkaError] = CommitError
 ) -> tuple[TaskCommitMessage, ...]:
-    """The messages of all tasks, after the driver's checks. Raises ``error`` if a message is
-    missing.
+    """Returns the messages of all tasks, after the driver's checks. Raises ``error`` if a message
+    is missing, or if the counts of a message contradict each other.
 
     A message is None if Spark considers a task done although the task sent no message. The only
     known cause is the continuous trigger: Spark then never calls a Python sink's ``write``, and
@@ -126,5 +129,7 @@ def checked_messages(
 def finished_messages(
     messages: Sequence[WriterCommitMessage | None],
 ) -> tuple[TaskCommitMessage, ...]:
-    """The messages of the tasks that have sent a message. Never raises."""
+    """The commit messages of the tasks that have sent one, in the order of the tasks. Unlike
+    :func:`checked_messages`, this function raises no error for a missing message.
+    """
     return tuple(m for m in messages if isinstance(m, TaskCommitMessage))

@@ -1,10 +1,9 @@
 """Limits the rate at which the tasks of a write open connections (``connectionsPerSecond``).
 
-Owns: :func:`paced`, the wait of a task before it creates its producer. Never: a connection.
-
 All tasks of a stage begin at the same time, and each task connects to each broker that it writes
 to. So 2000 tasks open 2000 connections to a broker within a second. Some brokers limit that rate:
-Amazon MSK with IAM accepts 100 a second.
+Amazon MSK with IAM accepts 100 a second. So a task waits before it creates its producer
+(:func:`paced`).
 
 A task opens at most one connection to a broker. So if R tasks connect per second, each broker gets
 at most R new connections per second. If T tasks run at the same time, the task with number n waits
@@ -31,8 +30,9 @@ _log = logging.getLogger(__name__)
 
 
 def wait_ms(number: int, tasks: int, per_second: int) -> int:
-    """The wait in milliseconds of the task with the number ``number``, which counts from 0.
-    ``tasks`` is the number of tasks that run at the same time, and ``per_second`` the limit.
+    """The time in milliseconds that a task waits before it connects. ``number`` is the task's
+    number, from 0. ``tasks`` is the number of tasks that run at the same time. ``per_second`` is
+    the option connectionsPerSecond.
     """
     return number % tasks * 1000 // per_second
 

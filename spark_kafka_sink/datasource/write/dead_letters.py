@@ -1,9 +1,10 @@
 """Finds and counts the rows of a task that can't be sent, and makes them dead letters.
 
-Owns: :class:`DeadLetters`, with the topics that the task can't write to, the rows whose dead
-letters are not sent yet, and the counts by reason. Never: the checks of columns
-(``records/record_columns.py``), the bytes of a dead letter (``records/letters/letter_writer.py``),
-the limits of a batch, which the driver applies (``letter_counts.py``).
+:class:`DeadLetters` finds topics that the task can't write to, and records that are too large or
+have a forbidden timestamp. It counts bad rows by reason, and keeps them until their dead letters
+are sent. ``records/record_columns.py`` finds bad values of columns.
+``records/letters/letter_writer.py`` makes the bytes of a dead letter. The driver applies the limits
+of a batch (``letter_counts.py``).
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _log = logging.getLogger(__name__)
 
 class Topics(Protocol):
     """The source of topic metadata: a KafkaProducer, or ``TopicsNow`` for a task without a
-    producer.
+    producer. ``partitions_for`` returns the partitions of a topic. With ``fresh``, it requests them
+    again from the brokers.
     """
 
     def partitions_for(self, topic: str, *, fresh: bool = False) -> Sized: ...
@@ -50,14 +52,14 @@ class Topics(Protocol):
         ...
 
 
-#: Of bad rows as Spark passed them.
+#: Converts bad rows, as Spark passed them, to the columns of records.
 ColumnsOf = Callable[[pa.RecordBatch], RecordColumns]
 
-#: Bad rows are held up to so many bytes, with these for each row.
+#: Bad rows are kept until they take _HELD_BYTES. Each row counts as its bytes and _ROW_BYTES.
 _HELD_BYTES, _ROW_BYTES = 1 << 20, 1000
-#: Dead letters that are made together: their headers take memory in addition to the rows.
+#: The largest number of dead letters that are made together, because their headers take memory.
 _MOST_LETTERS = 8192
-#: Bytes of a key or value in the log, with errors.log.include.messages.
+#: The largest number of bytes of a key or value in the log, with errors.log.include.messages.
 _SHOWN = 200
 _OF_CODE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Reason.NO_TOPIC,
@@ -101,8 +103,9 @@ class DeadLetters:
         """Finds the rows that the topic or the producer would reject, and adds them to ``bad``.
         Waits for the metadata of new topics, as sending does.
 
-        Returns the number of bad rows that a replay of the batch would find again. Rows with a
-        forbidden timestamp are not counted, because the topic may allow their timestamps later.
+        Returns the number of all rows in ``bad`` that a replay of the batch would find again. Rows
+        with a forbidden timestamp are not counted, because the topic may allow their timestamps
+        later.
         """
         self._check_topics(columns, bad, topics)
         self.limits.check_sizes(columns, bad)
@@ -142,7 +145,8 @@ class DeadLetters:
         dead letters.
 
         ``columns`` are the converted rows, and ``numbers`` are the numbers of the bad rows within
-        the task. Raises DataError if there are too many dead letters.
+        the task, from 0. Also logs the bad rows if errors.log.enable is true. Raises DataError if
+        the task has more dead letters than errors.max.records.
         """
         rows, options, task = bad.rows, self.writer.options, self.writer.task
         unsent, which = rows_of(batch, rows), bad.which.take(rows) - 1

@@ -1,7 +1,6 @@
-"""The number of dead letters, and its limits.
+"""Counts of dead letters by reason, and their limits: errors.max.records and errors.max.fraction.
 
-Owns: :class:`LetterCount`, and the limits errors.max.records and errors.max.fraction. Never: the
-choice of the rows, or an import of Arrow, because the driver imports this module too.
+The driver imports this module too, so it does not import Arrow. ``dead_letters.py`` finds the rows.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError, KafkaError
 from spark_kafka_sink.config.sink_config import DeadLetterOptions
 
-#: Rows of a reason that are named.
+#: The largest number of sample rows for each reason.
 SAMPLES: Final = 3
-#: The rows that remain after a failed batch, without exactly-once and with it.
+#: A text about the rows of a failed batch, first without exactly-once, then with exactly-once.
 STAYS: Final = (
     "the rows and dead letters that were sent stay in Kafka",
     "its rows and its dead letters are not visible",
@@ -49,12 +48,12 @@ class LetterCount:
 
 
 def listed(counts: Iterable[LetterCount]) -> str:
-    """The counts of dead letters as text for messages."""
+    """The counts of dead letters as one text for a message, with the reasons and some rows."""
     return "; ".join(map(str, counts))
 
 
 def summed(counts: Iterable[LetterCount]) -> tuple[LetterCount, ...]:
-    """Sums counts of dead letters by reason. The largest count comes first."""
+    """Sums counts of dead letters that have the same reason. The largest count comes first."""
     found: dict[tuple[str, str], LetterCount] = {}
     for one in counts:
         key = (one.code, one.reason)
@@ -71,9 +70,9 @@ def check_letters(
     then: str,
     error: type[KafkaError] = CommitError,
 ) -> None:
-    """Raises ``error`` if there are more dead letters than the options allow. ``rows`` is the
-    number of dead letters, and ``rows_in`` the number of all rows. ``then`` describes the
-    consequence in the message.
+    """Raises ``error`` if there are more dead letters than errors.max.records or
+    errors.max.fraction allow. ``rows`` is the number of dead letters, and ``rows_in`` the number of
+    all rows. ``then`` describes the consequence in the error's message.
     """
     for name, limit, found in (
         ("errors.max.records", options.max_records, rows),

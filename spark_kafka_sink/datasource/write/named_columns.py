@@ -1,8 +1,8 @@
 """Finds the columns that keyColumns, valueColumns and headersColumns name in a DataFrame's schema.
 
-Owns: the resolution of names, the types that can be written, the errors for other types, and the
-properties of Spark's types that Arrow's types lack. Never: values of rows
-(``records/json/json_text.py``), Arrow. Runs on the driver, before any task.
+The driver finds the columns before any task, and checks that their types can be written. It also
+records properties of Spark's types that Arrow's types lack, such as the units of an interval. The
+tasks convert the values (``records/json/json_text.py``).
 
 A name is resolved as Spark does with ``spark.sql.caseSensitive=false``: letter case does not
 matter. An exact match is preferred, so that a DataFrame of a case-sensitive session can be written
@@ -39,7 +39,7 @@ _JSON_TYPES = frozenset({
 _VARIANT = "VariantType"
 
 if TYPE_CHECKING:
-    #: The nested type that can't be written: a path below the column, and the type. None: none.
+    #: A type that can't be written: its path below the column, and the type. None if there is none.
     _Problem = tuple[str, DataType] | None
 
 
@@ -51,11 +51,12 @@ def composed_columns(
     *,
     is_struct: bool = False,
 ) -> ComposedColumns | None:
-    """Finds the columns that ``option`` names, and checks their types. Returns None if the option
-    names no column. Raises SchemaError.
+    """Finds the columns that ``option`` (keyColumns or valueColumns) names, and checks their types.
+    ``names`` is the value of the option. Returns None if the option names no column. Raises
+    SchemaError for a missing column, and for a type that the format can't write.
 
-    If ``is_struct``, the option names one struct column, whose fields are written. The types for
-    Avro and Protobuf are checked later, with the schema.
+    If ``is_struct`` is true, the option names one struct column, and the fields of the struct are
+    written. The types for Avro and Protobuf are checked later, with the schema.
     """
     if not names:
         return None
@@ -80,8 +81,8 @@ def composed_columns(
 
 
 def header_columns(schema: StructType, names: tuple[str, ...]) -> tuple[NamedColumn, ...]:
-    """Finds the columns that ``headersColumns`` names, and checks their types. Raises
-    SchemaError.
+    """Finds the columns that ``headersColumns`` names. Raises SchemaError for a missing column, and
+    for a column that is neither a string nor binary.
     """
     option = "headersColumns"
     columns = tuple(_find(schema, name, option) for name in names)

@@ -1,11 +1,9 @@
 """Keeps warm producers between the tasks of one worker process (rule R4 of DESIGN.md).
 
-Owns: the idle producers that a process keeps, their key, and their eviction. Never: connections, or
-the decision whether a producer can be used again, which the producer makes.
-
-A Spark worker process runs one task after the other. A warm producer has open connections, a
-producer id and metadata, so a micro-batch does not request them again. Spark stops workers that are
-idle for a minute, so no timer is needed here. Rules:
+A Spark worker process runs one task after the other. A *warm* producer is a producer that is kept
+open after a task, for a later task. A warm producer has open connections, a producer id and
+metadata, so a micro-batch does not request them again. Spark stops workers that are idle for a
+minute, so no timer is needed here. Rules:
 
 - The key is the whole effective ProducerConfig. Two writes that differ in one option never share a
   producer. With exactly-once, the key includes the transactional id (``transactional_producers``).
@@ -39,10 +37,12 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId, par
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 
-#: Idle producers of a process. Two, so that a stream that writes to two clusters keeps both.
+#: The largest number of idle producers of a process, counted separately with and without
+#: transactions. With two, a stream that writes to two clusters keeps both producers.
 CAPACITY = 2
 
-#: An evicted producer has nothing in flight; this bounds a stuck socket, in ms.
+#: The time limit in ms for closing an evicted producer. The producer has nothing in flight, so only
+#: a stuck socket takes that long.
 EVICTION_CLOSE_MS = 1_000
 
 ProducerFactory = Callable[[ProducerConfig, Cluster | None], "KafkaProducer"]
@@ -63,8 +63,11 @@ class ProducerCache:
 
     def take(self, config: ProducerConfig) -> KafkaProducer | None:
         """Removes a warm producer with exactly this config from the cache, and returns it. The
-        caller then owns the producer. Returns None if there is no such producer. Also closes
-        producers in the cache that will not be used again (:func:`_replaces`).
+        caller then owns the producer. Returns None if the cache has no such producer, or if the
+        producer has failed since then.
+
+        Also closes the cached producers that no task will use again: those with the same
+        transactional id, and those of an earlier run of the same query or job.
         """
         wanted = _id_of(config)
         with self._lock:
@@ -79,7 +82,10 @@ class ProducerCache:
         return None
 
     def keep(self, config: ProducerConfig, producer: KafkaProducer) -> None:
-        """Keeps ``producer`` warm if it is reusable, and otherwise closes it. Never raises."""
+        """Takes ``producer`` back after a task. Keeps the producer for a later task if it is
+        reusable, and otherwise closes it. Closes another idle producer if there are too many. Never
+        raises.
+        """
         if not producer.reusable or not _park(producer):
             close(producer)
             return

@@ -1,13 +1,11 @@
 """Limits the rate of a task to its share of maxRecordsPerSecond and maxBytesPerSecond.
 
-Owns: :class:`RateLimit`, a token bucket in units of time, and the number of tasks that share a
-rate. Never: the sending (``write_task``), a clock.
-
-**The bucket.** At the task's share of the rate, each row takes some time: its cost. A row is sent
-when its cost has passed since the previous row. The bucket of a new task is empty: the first row is
-sent when its cost has passed since it arrived. With a full bucket, each task would begin with a
-burst, and a write of many short tasks would exceed the rate. If the task later waits for input, the
-waiting time is saved as credit, at most a second.
+**The bucket.** :class:`RateLimit` is a token bucket in units of time. At the task's share of the
+rate, each row takes some time: its *cost*. A row is sent when its cost has passed since the
+previous row. The bucket of a new task is empty: the first row is sent when its cost has passed
+since it arrived. With a full bucket, each task would begin with a burst, and a write of many short
+tasks would exceed the rate. If the task later waits for input, the waiting time is saved as credit,
+at most a second.
 
 **The share.** A Python writer can't find out how many partitions its write has, and where Spark
 runs them. But tasks can read Spark's configuration. It determines how many tasks the application
@@ -29,9 +27,9 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.records.record_columns import RecordColumns
 
-#: The time at the limit for the rows that are sent together, in ms; at least one row.
+#: The largest cost in ms of the rows that are sent together. A single row may cost more.
 PART_MS = 200
-#: The credit for time in which nothing was sent, at most, in ms.
+#: The largest credit in ms for time in which nothing was sent.
 _BURST_MS = 1_000
 
 _LOCAL = re.compile(r"local(?:\[(?P<threads>[0-9]+|\*)(?:,.*)?\])?")
@@ -39,8 +37,9 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[ *([0-9]+) *, *([0-9]+) *, *[0-9]+ 
 
 
 class RateLimit:
-    """The rate limit of one task. ``waited_ms`` is the total wait in milliseconds, which other
-    threads may read.
+    """The rate limit of one task: its share of maxRecordsPerSecond and maxBytesPerSecond.
+    ``waited_ms`` is the total wait in milliseconds, which other threads may read. ``text`` shows
+    the limits in messages.
     """
 
     def __init__(self, config: SinkConfig, tasks: int, clock: Clock | None = None) -> None:
@@ -143,7 +142,9 @@ def _cores(conf: Callable[[str], str]) -> int | None:
 
 
 def _most_executors(conf: Callable[[str], str], master: str) -> int:
-    """The largest number of executors that Spark's configuration allows. 0 if there is no limit."""
+    """The largest number of executors that Spark's configuration allows. 0 if the configuration
+    does not limit the number.
+    """
     if conf("spark.dynamicAllocation.enabled").lower() == "true":
         return _number(conf("spark.dynamicAllocation.maxExecutors"), 0)
     if master.startswith("spark:"):

@@ -1,8 +1,7 @@
 """Converts Rows to Arrow batches, for streams on pyspark 4.0, which has no Arrow stream writer.
 
-Owns: the conversion of the columns that a :class:`ColumnPlan` names. Never: another column, or a
-check of values (``records/record_columns``). Spark 4.0 passes a stream's rows one by one, and only
-this module handles single rows.
+Spark 4.0 passes a stream's rows one by one, and only this module handles single rows. It converts
+only the columns that a :class:`ColumnPlan` names. ``records/record_columns`` checks the values.
 """
 
 from __future__ import annotations
@@ -20,17 +19,18 @@ from spark_kafka_sink.records.column_plan import ColumnPlan
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-#: Rows of one Arrow batch. Small: a row may be large, and Python objects are larger.
+#: The largest number of rows in an Arrow batch. The number is small, because a row may be large,
+#: and takes even more memory as Python objects.
 ROWS_PER_BATCH = 1024
 
 _COLUMNS = tuple(f.name for f in fields(ColumnPlan) if f.name.endswith("_column"))
 
 
 class RowAdapter:
-    """Converts ``Row`` iterators to Arrow batches.
+    """Converts Spark's ``Row`` objects to Arrow batches.
 
-    The batches have only the planned columns. ``plan`` is the plan with the indices of the columns
-    in these batches.
+    The batches have only the columns that the plan names. The attribute ``plan`` is a copy of the
+    plan with the indices of the columns in these batches.
     """
 
     def __init__(self, schema: StructType, plan: ColumnPlan) -> None:
@@ -67,8 +67,8 @@ class RowAdapter:
 
 
 def _conversion(data_type: DataType) -> tuple[pa.DataType, Callable[[object], object] | None]:
-    """The Arrow type of a planned column, and a function that converts a Python cell to a value of
-    that type.
+    """The Arrow type of a planned column, and a function that converts a Python value to a value
+    that Arrow accepts. The function is None if no conversion is needed.
     """
     from pyspark.sql import types
 

@@ -1,8 +1,8 @@
 """The columns of a Kafka sink, their types and their precedence, as in Spark's own sink.
 
-Owns: the checks of a DataFrame's schema, and the resulting :class:`ColumnPlan`. The error messages
-are the same as in Spark's Kafka sink (``KafkaWriter.scala``). Never: values of rows
-(``records/record_columns``), Arrow. Runs on the driver, before any task.
+The driver checks a DataFrame's schema before any task, and makes a :class:`ColumnPlan` of it. The
+error messages are the same as in Spark's Kafka sink (``KafkaWriter.scala``). The tasks check the
+values of rows (``records/record_columns``).
 
 | column | type | absent | null |
 |---|---|---|---|
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 _NONE_NAMED = NamedColumns()
 
-#: The columns of a table or a stream without a schema (``DataSource.schema()``).
+#: The columns of a table that is created without a schema (``KprodDataSource.schema``).
 CANONICAL_SCHEMA = (
     "key binary, value binary, topic string, partition int, "
     "headers array<struct<key:string,value:binary>>, timestamp timestamp"
@@ -130,8 +130,8 @@ def plan_columns(
 
 
 def _with_json_options(schema: StructType, plan: ColumnPlan, options: JsonOptions) -> ColumnPlan:
-    """Adds the JSON options to a key and value that are written as JSON. If such a key or value
-    contains a timestamp, raises ConfigError for an unknown time zone.
+    """Adds the JSON options to a key and value that are written as JSON. Raises ConfigError for an
+    unknown time zone, if such a key or value contains a timestamp or a variant.
     """
     parts = {name: getattr(plan, name) for name in ("key", "value")}
     json = {

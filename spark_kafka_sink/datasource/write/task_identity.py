@@ -1,7 +1,4 @@
-"""The identity of the task and the write that this process runs.
-
-Owns: :class:`TaskIdentity`, from Spark's TaskContext. Never: the task's work.
-"""
+"""The identity of the task and the write that this process runs, from Spark's TaskContext."""
 
 from __future__ import annotations
 
@@ -14,7 +11,8 @@ from spark_kafka_sink.base.errors import IllegalStateError
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
     """The ids and names of the task attempt and its write, as far as Spark's TaskContext in Python
-    has them.
+    has them. In a batch job, ``query_id``, ``run_id`` and ``query_name`` are empty, and
+    ``batch_id`` is -1.
     """
 
     partition_id: int = 0

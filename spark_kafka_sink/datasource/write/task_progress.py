@@ -1,9 +1,9 @@
 """Reports the progress of a running task every 30 s, by a log line and a call of each progress
 listener.
 
-Owns: :class:`TaskProgress`, and :class:`ProgressLog`, whose thread reports the progress even while
-the task's threads wait. Never: the counting (``producer/metrics/``), the records for progressTopic
-(``worker_progress.py``).
+The thread of a :class:`ProgressLog` reports the progress, even while the task's other threads wait.
+The figures come from ``producer/metrics/``. ``worker_progress.py`` makes the records for
+progressTopic.
 """
 
 from __future__ import annotations
@@ -80,8 +80,9 @@ ProgressListener = Callable[[TaskProgress], object]
 
 
 class Watcher(Protocol):
-    """The interface of an object that receives an attempt's progress more often than the log
-    (``worker_progress``).
+    """The interface of an object that receives the progress of a task attempt more often than the
+    log does. ``every_s`` is the interval in seconds. ``running`` receives the progress at each
+    interval. The only implementation is in ``worker_progress.py``.
     """
 
     @property
@@ -109,9 +110,9 @@ class ProgressLog:
     """A context manager that reports the progress of a task attempt every ``every_s`` seconds, from
     its own thread.
 
-    It logs :meth:`TaskProgress.line` and calls ``listeners``. The end of the attempt does not wait
-    for the thread. The thread calls ``progress`` to get the current state. If there is a
-    ``watcher``, the attempt's own thread calls ``watcher.finished`` at the end.
+    The thread calls ``progress`` to get the current state, logs it (:meth:`TaskProgress.line`), and
+    passes it to ``listeners``. If there is a ``watcher``, the thread also calls its methods. The
+    end of the attempt does not wait for the thread.
     """
 
     def __init__(
@@ -135,7 +136,8 @@ class ProgressLog:
 
     def __exit__(self, *_: object) -> None:
         if self._watcher is not None:
-            # Here: the producer may serve the worker's next task before the thread runs.
+            # The progress is read before the thread ends, because the producer may already serve
+            # the worker's next task when the thread runs.
             self._last = self._now()
         self._over.release()
 

@@ -1,8 +1,7 @@
 """Sends the progress of a Python worker and of a commit to the topic of the option progressTopic.
 
-Owns: :class:`WorkerProgress`, the record that is sent, and the time of sending. Never: reading a
-record (``monitoring/running_writes.py``). The thread of ``task_progress`` sends the records, so
-that no task waits for them.
+A record is a :class:`WorkerProgress` as JSON. The thread of ``task_progress`` sends the records, so
+that no task waits for them. ``monitoring/running_writes.py`` reads them.
 
 A task can send nothing to the driver before its end: a Python data source has no accumulators, and
 Spark's own status has no figures of a running Python task. Every task and every driver can reach
@@ -38,11 +37,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 EVERY_S: Final = 10.0
-#: How long brokers may take, and after a failure nothing is sent.
+#: The time limit in ms for sending a record.
 _SEND_MS: Final = 10_000
+#: The time in seconds after a failure in which nothing is sent.
 _PAUSE_S: Final = 60.0
 
-#: Sums over the tasks of a worker: fields of both records.
+#: Fields that TaskProgress and WorkerProgress both have. A worker sums them over its tasks.
 _SUMMED: Final = (
     "rows", "megabytes", "retries", "input_wait_ms", "buffer_wait_ms", "throttle_ms",
     "rate_wait_ms",
@@ -51,8 +51,8 @@ _SUMMED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerProgress:
-    """The record of a Python process for progressTopic: its work for one stage of a write, or for a
-    commit.
+    """A record for the topic of the option progressTopic. It has the figures of one Python process,
+    either for one stage of a write, or for a commit.
     """
 
     worker: Annotated[
@@ -87,10 +87,11 @@ class WorkerProgress:
 
 
 class WorkerSums:
-    """The sums of this process over its task attempts, which run one after the other. Thread-safe.
+    """The figures of this worker process for progressTopic, summed over its task attempts in the
+    current stage. Thread-safe.
 
-    Each attempt has a thread that sends, and the thread of one attempt may overlap with the next
-    attempt's thread.
+    The attempts run one after the other. But each attempt has a thread that sends, and the thread
+    of one attempt may overlap with the next attempt's thread.
     """
 
     every_s = EVERY_S
@@ -107,8 +108,8 @@ class WorkerSums:
     def add(
         self, identity: TaskIdentity, progress: TaskProgress, *, finished: bool
     ) -> WorkerProgress | None:
-        """Adds the progress of an attempt. Returns a record if it is time to send a record,
-        otherwise None.
+        """Adds the progress of a task attempt. ``finished`` is true for the last progress of the
+        attempt. Returns the record to send, or None if the last record is less than 10 s old.
         """
         with self._lock:
             stage = (identity.app_id, identity.batch_id, identity.stage_id)
@@ -132,7 +133,7 @@ class WorkerSums:
             )
 
     def pause(self) -> None:
-        """Delays the next record, after a record could not be sent."""
+        """Makes :meth:`add` return no record for a minute, because a record could not be sent."""
         with self._lock:
             self._quiet_until = self._monotonic_s() + _PAUSE_S
 
@@ -161,7 +162,9 @@ class _Attempt:
 
 
 def this_worker(config: ProducerConfig, topic: str, identity: TaskIdentity) -> Watcher:
-    """The watcher that sends the progress of this process's tasks."""
+    """Creates the :class:`Watcher` of a task attempt, which adds the attempt's progress to the sums
+    of this process, and sends them to ``topic``.
+    """
     return _Attempt(_worker(), identity, ProgressSender(config, topic))
 
 

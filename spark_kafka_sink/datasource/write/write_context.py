@@ -1,10 +1,9 @@
-"""The context that ``foreach_batch`` and ``transaction`` pass to their writes, as an option.
+"""The identity of a write, which ``foreach_batch`` and ``transaction`` pass to their writes as an
+option. The identity is called the *context* of the write.
 
-Owns: :class:`WriteContext` and its form as an option. Never: the use of the context
-(``transaction_plan.py``, ``transaction_commit.py``).
-
-Only an option reaches the write: Spark's local properties don't exist in user threads and with
-Spark Connect, and Python processes share no state.
+``transaction_plan.py`` and ``transaction_commit.py`` use the context. Only an option reaches the
+write: Spark's local properties don't exist in user threads and with Spark Connect, and Python
+processes share no state.
 """
 
 from __future__ import annotations
@@ -51,13 +50,15 @@ class WriteContext:
     known: bool = False
 
     def of_part(self, write: int) -> WriteContext:
-        """The context of write number ``write`` of a block. It has no offsets, because the end of
-        the block commits them.
+        """The context of the write with the number ``write`` in a ``transaction`` block. This
+        context has no offsets, because the write that ends the block commits the offsets.
         """
         return replace(self, write=write, offsets=None)
 
     def of_end(self, writes: int, *, abort: bool, tasks_may_run: bool) -> WriteContext:
-        """The context of the write that ends a block of ``writes`` writes."""
+        """The context of the write without rows that ends a ``transaction`` block. ``writes`` is
+        the number of writes with rows in the block.
+        """
         offsets = None if abort else self.offsets
         return replace(
             self, writes=writes, abort=abort, tasks_may_run=tasks_may_run, offsets=offsets
@@ -68,7 +69,9 @@ class WriteContext:
 
     @classmethod
     def of_option(cls, text: str) -> WriteContext:
-        """Parses the text of :meth:`to_option`. Raises ConfigError for any other text."""
+        """Parses the text that :meth:`to_option` has made. Raises ConfigError for any other
+        text.
+        """
         try:
             found = cls(**json.loads(text))
         except (ValueError, TypeError, RecursionError):

@@ -1,13 +1,12 @@
 """Runs one task attempt: writes Arrow batches, and returns a commit message.
 
-Owns: the loop over Spark's iterator, the count of its rows, and the end of the attempt, with or
-without an error. In "The way of a record" (DESIGN.md), the loop is step 2 and the end is step 13.
-Never: columns (``records/``), delivery (``producer/``), the source of a producer
-(``producer_cache``).
+A :class:`WriteTask` takes Arrow batches from Spark's iterator, and counts their rows. ``records/``
+converts the columns to records, and ``producer/`` delivers the records. In "The way of a record"
+(DESIGN.md), the loop over the iterator is step 2, and the end of the attempt is step 13.
 
-``write`` returns only when every row is acknowledged and the counts agree (rule R8 of DESIGN.md). A
-failed attempt closes its producer, which is not used again. Spark then writes the whole partition
-again in another attempt.
+:meth:`WriteTask.run` returns only when every row is acknowledged and the counts agree (rule R8 of
+DESIGN.md). A failed attempt closes its producer, which is not used again. Spark then writes the
+whole partition again in another attempt.
 """
 
 from __future__ import annotations
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
 class ProducerSource(Protocol):
     """The interface through which a task gets and releases its producer. There are two
     implementations: ``CachedProducers``, and with exactly-once ``TransactionalProducers``.
+    ``acquire`` returns a producer, with exactly-once after a transaction has begun.
     """
 
     def acquire(self) -> KafkaProducer: ...
@@ -73,12 +73,14 @@ class ProducerSource(Protocol):
         ...
 
     def release(self, producer: KafkaProducer) -> None:
-        """Takes the producer back after a successful attempt. A reusable producer is kept warm."""
+        """Takes the producer back after a successful attempt. A reusable producer stays open for
+        later tasks of this process.
+        """
         ...
 
     def discard(self, producer: KafkaProducer) -> None:
-        """Closes the producer immediately after a failed attempt, without waiting for requests in
-        flight.
+        """Closes the producer after a failed attempt, without waiting for requests in flight. With
+        exactly-once, first tries to abort the transaction, for at most 5 s.
         """
         ...
 
@@ -96,8 +98,8 @@ class TransactionTime:
     generation: int = 0
 
     def check(self, open_ms: int, partition_id: int) -> None:
-        """Raises DeliveryError if a transaction that is open for ``open_ms`` can't be committed in
-        time.
+        """Raises DeliveryError if a transaction that has been open for ``open_ms`` milliseconds
+        leaves the driver too little time to commit it. ``partition_id`` is for the message.
         """
         if open_ms <= self.timeout_ms - self.margin_ms:
             return
@@ -113,8 +115,9 @@ class TransactionTime:
     def check_rate(
         self, open_ms: int, rows: int, needed_ms: int, rate: str, partition: int
     ) -> None:
-        """Raises DeliveryError if the rate limit makes the transaction exceed its time limit: the
-        next ``rows`` would need ``needed_ms`` milliseconds. Called before the task waits.
+        """Raises DeliveryError if the transaction has less time left than the next ``rows`` rows
+        need at the rate limit (``needed_ms``). Call this method before you wait for the rate limit,
+        so that the attempt fails early.
         """
         left_ms = self.timeout_ms - self.margin_ms - open_ms
         if needed_ms <= left_ms:
@@ -237,8 +240,8 @@ class WriteTask:
 
     @property
     def so_far(self) -> TaskCommitMessage:
-        """A commit message with the rows that the attempt has written until now. Used for the
-        report of a failed attempt.
+        """The figures of the attempt up to now, in the form of a commit message without a
+        transaction. The report of a failed attempt is made of them.
         """
         producer = self._producer
         report = ProduceReport() if producer is None else producer.progress().report
@@ -247,7 +250,7 @@ class WriteTask:
     def drop(self, batches: Iterator[pa.RecordBatch], *, count: bool) -> TaskCommitMessage:
         """Ends the attempt without writing a row, because the batch is already committed. If
         ``count`` is true, the task first reads and counts the rows, so that the driver can compare
-        the counts with the written rows and bytes.
+        the counts with the written rows and bytes. Otherwise no row is read from ``batches``.
         """
         start = self._monotonic_ms()
         for kept in self._all_kept(batches) if count else ():
@@ -365,8 +368,9 @@ class WriteTask:
             first += part.num_rows
 
     def _send_part(self, producer: KafkaProducer, batch: pa.RecordBatch, first: int) -> None:
-        """Sends the rows of ``batch``, which is a part of an Arrow batch. ``first`` is the index
-        that the part's first row has in the whole Arrow batch.
+        """Sends the rows of ``batch``, which is a slice of an Arrow batch. ``first`` is the index
+        of the slice's first row in the whole Arrow batch. Bad rows become dead letters, or raise an
+        error with errors.tolerance=none.
         """
         before = self._rows
         self._rows += batch.num_rows
@@ -385,9 +389,9 @@ class WriteTask:
             if columns.rows:
                 self._send_columns(producer, columns)
         except (DataError, RecordTooLargeError) as error:
-            # A row of these rows caused it. The rooms below count rows of an Arrow batch, users
-            # count rows of a partition. (Any other error may be caused by rows that were sent
-            # before.)
+            # One of these rows has caused the error. The error counts rows of an Arrow batch, and
+            # the note counts rows of the partition, as users do. (Any other error may be caused by
+            # rows that were sent before.)
             skipped = self._counts.skipped_rows
             uncounted = f", without {skipped} skipped rows"
             error.add_note(
@@ -410,7 +414,7 @@ class WriteTask:
         return rows if self._kept_numbers is None else self._kept_numbers.take(rows)
 
     def _send_letters(self, producer: KafkaProducer, letters: DeadLetters, *, last: bool) -> None:
-        # One time for all of them: by their time, letters are in the order of their rows.
+        # All letters of a call get the same time, so their times are in the order of their rows.
         now_ms = self._wall_ms()
         try:
             for part in letters.letters(
@@ -453,7 +457,7 @@ class WriteTask:
             )
         for part, cost_ms in rate.parts(columns, costs):
             self._step = f"its rate ({rate.text})"
-            # As for input: the batches that were sent before don't wait for more rows.
+            # The producer sends its open batches now: more rows will come only after the wait.
             with producer.waiting_for_input():
                 rate.wait(cost_ms)
             self._step = ""
