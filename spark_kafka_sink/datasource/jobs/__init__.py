@@ -1,6 +1,6 @@
 """Functions for whole jobs, which users call in their Spark session.
 
-Owns: reading dead letters (``read_dead_letters``), the last change of each key (``upserts``), tasks
-that write to few brokers (``by_leader``), large tables in steps (``backfill``). Each module is
-imported at first use.
+``read_dead_letters`` reads a dead-letter topic. ``upserts`` finds the last change of each key in a
+change feed. ``by_leader`` makes tasks that each write to few brokers. ``backfill`` writes a large
+table in steps. Each module is imported at first use.
 """

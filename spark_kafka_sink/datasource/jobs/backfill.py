@@ -1,11 +1,12 @@
 """``backfill``: writes a large DataFrame in steps, each step exactly once.
 
-Owns: :func:`backfill`, the reasons to stop, and the result. Never: the plan (``backfill_plan.py``),
-the plan's record (``backfill_ledger.py``), or the writing. The batch writer of ``format("kprod")``
-writes a step with the backfill's name as txnAppId and the step's number as txnVersion.
+The batch writer of ``format("kprod")`` writes a step, with the backfill's name as txnAppId and the
+step's number as txnVersion. The steps become visible one after another, in ascending order, each as
+a whole. The backfill is never one transaction.
 
-The steps become visible one after another, in ascending order, each as a whole. The backfill is
-never one transaction.
+``backfill_plan.py`` divides the source into steps. ``backfill_ledger.py`` records the plan and the
+progress in the topic of the commit log, so that a later call continues where an earlier call
+stopped.
 """
 
 from __future__ import annotations
@@ -65,12 +66,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How often the owner counts up, how long it may not before another call takes over, and how often
-#: that one looks, in seconds.
+#: The interval in seconds in which a running call records a heartbeat.
 _BEAT_S: Final = 10.0
+#: The time in seconds without a new heartbeat after which another call takes over.
 _SILENT_S: Final = 45.0
+#: The interval in seconds in which the other call reads the heartbeat.
 _LOOK_S: Final = 2.0
-#: Steps that a user may ask for.
+#: The largest value of the argument ``steps``.
 _MOST_STEPS: Final = 10_000
 _ITS_OWN: Final = ("txnappid", "txnversion", TXN_CONTEXT.lower(), BACKFILL.lower())
 _GUARANTEE: Final = SINK_OPTIONS["deliveryGuarantee"]
@@ -89,7 +91,8 @@ def backfill(
     on_step: Callable[[BackfillStep], object] | None = None,
     **options: OptionText,
 ) -> BackfillResult:
-    """Writes a large DataFrame in steps, each exactly once. After a failure, call it again.
+    """Writes a large DataFrame in steps, each step exactly once. After a failure, call the function
+    again with the same arguments: it continues with the first step that is not written.
 
         result = backfill("lake.orders", name="orders-2026", by="order_date",
                           topic="orders", valueColumns="*", **kafka)
@@ -113,10 +116,11 @@ def backfill(
     in the main thread. It also stops if ``on_step`` returns False. The function ``on_step`` is
     called with each written step. After a stop, the result has ``finished=False``.
 
-    Raises ConfigError, and writes nothing, in three cases: an earlier call with this ``name`` had
-    another plan (the error shows the difference), the source has changed, or another call with this
-    name runs. Raises CommitError if a step takes too long and can't be divided. Also raises the
-    errors of a write. Steps that were written before the error stay written.
+    Raises ConfigError if an earlier call with this ``name`` had another plan (the error shows the
+    difference), or if another call with this name runs. Also raises ConfigError if the source has
+    changed, which is checked before each step. Raises CommitError if a step takes too long and
+    can't be divided, and SupersededError if another call has taken over. Also raises the errors of
+    a write. Steps that were written before the error stay written.
     """
     check_part("the name given to backfill", name)
     if (by is None) == (steps is None):
@@ -213,8 +217,9 @@ class _Call:
     def _step(
         self, plan: BackfillPlan, sizes: StepSizes, progress: Progress, timeout_ms: int
     ) -> Progress:
-        """Writes the next step. If the step takes too long for its transaction, later steps are
-        made smaller.
+        """Writes the next step, and returns the new progress. If the step takes too long for its
+        transaction, nothing of the step is written, later steps are smaller, and the progress has
+        the same position as before.
         """
         if self._lost is not None:
             raise self._lost
@@ -400,8 +405,8 @@ class _Call:
 def _step_lines(
     spark: SparkSession, on_step: Callable[[BackfillStep], object] | None
 ) -> StepLines | None:
-    """The output that shows the user each written step. None if the log shows the steps, and stderr
-    is neither a terminal nor a notebook.
+    """The output that shows the user each written step. None if stderr is neither a terminal nor in
+    a notebook, and the log shows the steps.
 
     In a terminal, one line is rewritten for each step. But if the user's function or Spark's
     progress bar writes to the terminal too, each step gets a line of its own.

@@ -1,9 +1,9 @@
 """The records of a backfill in the commit log's topic, and the process that may write them.
 
-Owns: :class:`Ledger`, which reads and writes the records; :class:`Progress`, the content of a
-record; and :class:`Caller`, the call of ``backfill`` that may write the records. Never: Spark, or a
-commit of rows. The rows are committed under another key of the commit log. In this module, only
-:meth:`Ledger.fence` changes the state of that key.
+A :class:`Ledger` reads and writes two records: the plan of the backfill, and its
+:class:`Progress`. Only one call of ``backfill`` at a time may write them (:class:`Caller`). This
+module does not commit rows, and does not use Spark. The rows are committed under another key of the
+commit log. In this module, only :meth:`Ledger.fence` changes the state of that key.
 
 **Place.** The records are in the commit log's topic, under two keys of their own. Each record has
 the form of a state without a batch (docs/design/commit-protocol.md, "The state"), and one more
@@ -74,18 +74,21 @@ T = TypeVar("T")
 _PROGRESS: Final = "backfill"
 _PLAN: Final = "backfillPlan"
 _RECORDS: Final = {_PROGRESS: "backfill", _PLAN: "backfill-plan"}
-#: A fence that finds a decided batch ends that first, which another driver may do as well.
+#: The largest number of attempts to take over a key. An attempt fails if another driver has decided
+#: a batch of the key in the meantime.
 _MOST_FENCES: Final = 5
-#: Tries of a write, also when each takes long, and the end of the pauses between them then.
+#: The least number of attempts of a write, even if each takes long. After max.block.ms the pauses
+#: between the attempts end within _PAUSE_MS milliseconds.
 _LEAST_TRIES: Final = 5
 _PAUSE_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The identity of a call of ``backfill``. ``since_ms`` is the start of the call in milliseconds
-    since the epoch, by the clock of the caller's machine. ``process`` is an id of the caller's
-    process. This id is unique even if a later process has the same pid.
+    """The identity of a running call of ``backfill``. ``id`` is random. ``since_ms`` is the start
+    of the call in milliseconds since the epoch, by the clock of the caller's machine. ``process``
+    is an id of the caller's process (``running_process.py``). This id is unique even if a later
+    process has the same pid.
     """
 
     id: str
@@ -100,8 +103,8 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
-    """A step that is recorded but not known to be written. It covers the positions from
-    ``Progress.at`` up to ``end``, and its txnVersion is ``version``.
+    """A step that is recorded but not known to be written. It covers the positions of the plan from
+    ``Progress.at`` up to ``end`` - 1, and its txnVersion is ``version``.
     """
 
     version: int
@@ -110,11 +113,17 @@ class OpenStep:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a backfill: all positions before ``at`` are written.
+    """The recorded progress of a backfill. A position is the number of a slice of the source's rows
+    (``backfill_plan.py``).
 
-    ``steps`` is the number of steps that have written these positions, and ``ms`` is the time in
-    milliseconds that these steps took. If a call was killed, its last step may be missing in both
-    numbers. ``bytes`` counts keys and values. ``version`` is the newest version of a step.
+    - ``caller`` is the running call, the owner of the records. It is None if no call runs. The
+      owner increments ``beat`` while it runs.
+    - ``plan`` is the digest of the recorded plan. It is empty before the plan is recorded.
+    - All positions before ``at`` are written. ``step`` is the recorded next step, or None.
+    - ``version`` is the newest txnVersion of a step, and -1 before the first step.
+    - ``steps`` is the number of written steps that had rows. ``rows`` and ``bytes`` (of keys and
+      values) are their sums. ``ms`` is the time in milliseconds that the written steps took. If a
+      call was killed, its last step may be missing in these numbers.
     """
 
     caller: Caller | None = None
@@ -152,7 +161,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The progress of a backfill, after it is known whether the last recorded step is written.
+    """The progress of a backfill when it is known whether the last recorded step is written.
     ``payload`` is the number of rows and bytes of that step. It is None if there was no step, if
     the step had no rows, or if the step is not written.
     """
@@ -190,7 +199,7 @@ class Ledger:
         }
 
     def read(self) -> tuple[Progress | None, BackfillPlan | None]:
-        """Reads the progress and the plan. A part that is not recorded is None."""
+        """Reads the progress and the plan. Each of them is None if it is not recorded."""
         progress = self.progress()
         return progress, None if progress is None else self.plan_of(progress)
 
@@ -259,7 +268,9 @@ class Ledger:
         return self._owned(caller, lambda progress: replace(progress, plan=plan.digest))
 
     def beat(self, caller: Caller) -> Progress:
-        """Increments the owner's heartbeat."""
+        """Increments the recorded heartbeat of the owner, and returns the progress. The heartbeat
+        shows other callers that the owner still runs.
+        """
         return self._owned(caller, lambda progress: replace(progress, beat=progress.beat + 1))
 
     def release(self, caller: Caller) -> None:
@@ -276,8 +287,9 @@ class Ledger:
         self._write(_PROGRESS, released)
 
     def step(self, caller: Caller, end: int) -> Progress:
-        """Records the next step before it is written. Raises IllegalStateError if another step is
-        recorded.
+        """Records the next step before it is written: the positions from ``Progress.at`` up to
+        ``end`` - 1, with a new version. Returns the progress with this step. Raises
+        IllegalStateError if another step is recorded.
         """
         last_done = self._state_of(self._key).last_done
 
@@ -289,7 +301,8 @@ class Ledger:
                 if progress.step == ours:
                     return progress
                 raise IllegalStateError(f"the backfill '{self._name}' has an open step already")
-            # (What was read of the key may be old: a version is never used twice all the same.)
+            # (The state of the key may be old. Progress.version is never old, so no version is used
+            # twice.)
             version = max(last_done, progress.version) + 1
             ours = OpenStep(version, end)
             return replace(progress, version=version, step=ours)
@@ -320,7 +333,7 @@ class Ledger:
             return state
 
         for _ in range(_MOST_FENCES):
-            self._state_of(self._key)  # ends what is decided
+            self._state_of(self._key)  # commits a decided batch
             state = self._when_open(self._key, taken_over)
             if state is not None:
                 return self._settled(caller, state)

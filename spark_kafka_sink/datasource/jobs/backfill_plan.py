@@ -1,8 +1,8 @@
 """The plan of a backfill: ranges of a column, slices of the ranges, and the size of the next step.
 
-Owns: :class:`BackfillPlan`, :class:`StepSizes`, and the error of a step that can't be smaller. A
-plan is recorded once and never changes. Pure functions. Never: rows (``backfill_rows.py``), the
-record of a plan (``backfill_ledger.py``).
+A plan is recorded once (``backfill_ledger.py``) and never changes. ``backfill_rows.py`` finds the
+ranges, and selects the rows of a step. The functions of this module are pure: they compute numbers,
+and read no rows.
 
 **Positions.** The ranges of a plan follow each other in the order of the column ``by``. Each range
 has the same number S of slices, by a hash of the row. Position p is slice p mod S of range p div S.
@@ -23,25 +23,28 @@ from typing import Final
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError, CommitLogError
 
-#: Slices of each range of a column: a value with very many rows is written in as many steps.
+#: The number of slices of each range of a column. A range with very many rows (such as one frequent
+#: value) can be written in up to as many steps.
 SLICES_OF_A_RANGE: Final = 64
-#: Slices for each step that the user wants, of a backfill by hash.
+#: The number of slices for each step that the user wants, in a backfill by hash.
 SLICES_OF_A_STEP: Final = 64
-#: A backfill is about so many steps, if their size does not say otherwise.
+#: The number of steps that determines the first step's size if the user gives no number.
 USUAL_STEPS: Final = 40
-#: Rows of the first step, when the ranges' rows are known: nothing is known of the rate yet.
+#: The largest number of rows in the first step, if the rows of the ranges are known. Before the
+#: first step, the rate of the write is unknown.
 FIRST_ROWS: Final = 1_000_000
-#: A stage may take this share of its transaction timeout.
+#: The stage of a step may take this share of the transaction timeout.
 SHARE_OF_TIMEOUT: Final = 1 / 3
-#: And is planned for this share of that, because rates change.
+#: A step is planned for this share of that time, because rates change.
 _CAUTION: Final = 0.8
+#: The largest ratio of a step's size to the size of the previous step.
 _MOST_GROWTH: Final = 4.0
-#: A step that took too long is cut into so many.
+#: After a step that took too long, the next step has this fraction (1 / _CUT) of its size.
 _CUT: Final = 4
-#: Differences that an error names.
+#: The largest number of differences that an error names.
 _SHOWN: Final = 5
-#: The text in errors of a write that came too near to the end of its transactions, and the code of
-#: one that was refused because it would.
+#: A text in the error of a write that took too long for its transactions, and the error code of a
+#: write that was refused because it would take too long.
 _TOO_LONG: Final = "kafka.transaction.timeout.ms"
 _RATE_TOO_LOW: Final = Kind.RATE_TOO_LOW.kp_code
 
@@ -50,7 +53,10 @@ _RATE_TOO_LOW: Final = Kind.RATE_TOO_LOW.kp_code
 class BackfillPlan:
     """The plan of a backfill: its ranges, and the facts that every call must share.
 
-    - ``by`` is the column, and ``by_type`` its type. Both are empty for a backfill by hash.
+    - ``slices`` is the number of slices in each range. A slice is the rows with one value of a hash
+      of the row, modulo ``slices``.
+    - ``by`` is the column that divides the rows into ranges, and ``by_type`` its type. Both are
+      empty for a backfill by hash, which has one range.
     - ``bounds`` are the lower bounds of all ranges except the first, ascending, as texts.
     - ``rows`` has the number of rows in each range at the first call. It is empty if the rows were
       not counted.
@@ -70,7 +76,9 @@ class BackfillPlan:
 
     @property
     def end(self) -> int:
-        """The number of positions of the plan; the last position is ``end`` - 1."""
+        """The number of positions of the plan, which is the number of all slices of all ranges. The
+        last position is ``end`` - 1.
+        """
         return (len(self.bounds) + 1) * self.slices
 
     def weight(self, first: int, end: int) -> float:
@@ -173,7 +181,8 @@ class StepSizes:
         self._target_s = timeout_ms / 1000 * SHARE_OF_TIMEOUT * _CAUTION
         self._most = whole / (steps or USUAL_STEPS)
         if plan.rows:
-            # A range as a whole, if it is small: else its rest is a step that reads it once more.
+            # The first step gets the whole first range, if that is small. Otherwise another step
+            # would read the range once more for the rest of its rows.
             of_range = plan.weight(0, plan.slices)
             self._most = min(max(self._most, of_range), float(FIRST_ROWS))
         self._plan = plan
@@ -188,7 +197,7 @@ class StepSizes:
         weight = self._plan.weight(first, end)
         if weight > 0:
             fits = self._target_s / max(seconds, 0.001)
-            # (It may have been smaller than it might, at the end of a range.)
+            # (At the end of a range, a step may be smaller than allowed.)
             self._most = min(max(self._most, weight) * _MOST_GROWTH, weight * fits)
 
     def was_too_long(self, first: int, end: int) -> None:

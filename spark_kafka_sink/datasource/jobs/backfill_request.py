@@ -1,8 +1,8 @@
 """The requests that ``backfill`` sends to the Spark driver, and the driver's answers.
 
-Owns: :class:`LedgerOnDriver`, which the user's process calls, and :func:`schema_with_state`, which
-answers in a Python process of the driver. Never: the records (``backfill_ledger.py``), the
-transport to the driver (``process/asked_of_driver.py``).
+The user's process calls the methods of :class:`LedgerOnDriver`. :func:`schema_with_state` answers
+in a Python process of the driver, and reads and writes the records there (``backfill_ledger.py``).
+``process/asked_of_driver.py`` carries the request and the answer.
 
 The user's process may be a Connect client that can't reach the brokers. So each call is a request
 to the driver, with the options of the write. An error comes back with its message, hint and kind.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: The option of the data source that carries a request.
 BACKFILL: Final = "backfill"
-#: Options of the producer by which rows get other records.
+#: The prefix of the producer's options that determine the partition of a row.
 _CONTENT: Final = "partitioner"
 
 Json = dict[str, Any]
@@ -48,8 +48,9 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The driver's answer to a call of ``Ledger.claim``. ``facts`` are the options that change the
-    written rows. ``timeout_ms`` is transaction.timeout.ms.
+    """The driver's answer to a call of ``Ledger.claim``. ``plan`` is the recorded plan. It is None
+    if no plan is recorded, or if another call owns the backfill. ``facts`` are the options that
+    change the written rows. ``timeout_ms`` is transaction.timeout.ms.
     """
 
     progress: Progress

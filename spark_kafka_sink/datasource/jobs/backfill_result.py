@@ -1,8 +1,7 @@
-"""The result of a call of ``backfill``, and the line of each step.
+"""The result of a call of ``backfill``, and the line that shows each step.
 
-Owns: :class:`BackfillResult`, :class:`BackfillStep`, the line of a step, and the output of the
-lines to a terminal or a file (:class:`StepLines`). Never: the report of a write (``report/``),
-which each step also has.
+:class:`StepLines` writes the lines to a terminal or a file. Each step is a write, and so also has a
+report (``report/``).
 """
 
 from __future__ import annotations
@@ -16,12 +15,14 @@ from spark_kafka_sink.datasource.jobs.backfill_ledger import Progress
 
 @dataclass(frozen=True, slots=True)
 class BackfillStep:
-    """A step that was written.
+    """A step of a backfill that was written.
 
-    - ``version`` is the step's txnVersion.
+    - ``version`` is the step's txnVersion. Versions rise, but not always by 1.
     - ``bytes`` are the bytes of the step's keys and values.
-    - ``share``, from 0 to 1, is the part of all rows that this step and the steps before it have
-      written. It is estimated from the rows that were counted for the plan, or from the ranges.
+    - ``seconds`` is the duration of the write.
+    - ``share``, from 0 to 1, is the fraction of all rows that this step and the steps before it
+      have written. It is estimated from the rows that were counted for the plan, or from the
+      ranges.
     """
 
     version: int
@@ -33,9 +34,10 @@ class BackfillStep:
 
 @dataclass(frozen=True, slots=True)
 class BackfillResult:
-    """The state of a backfill after a call.
+    """The state of a backfill after a call of ``backfill``.
 
-    - ``written`` are the steps of this call.
+    - ``finished`` is true if all steps are written.
+    - ``written`` are the steps that this call has written.
     - ``steps`` (only steps with rows), ``rows``, ``bytes`` (of keys and values) and ``seconds`` are
       totals of all calls. If a call was killed, its last step may be missing from the totals.
     - ``stopped_by`` is the reason why the call ended early: ``SIGTERM``, or ``on_step returned

@@ -1,6 +1,7 @@
 """The rows of a backfill: the ranges of its column, and the rows of a step.
 
-Owns: :func:`ranges_of`, :func:`rows_between`. Never: the record of the plan, the size of a step.
+:func:`ranges_of` divides the values of a column into ranges. :func:`rows_between` selects the rows
+of a step. ``backfill_plan.py`` explains ranges, slices and positions.
 
 **Each row is at one position.** A range begins at a value of the column and ends before the first
 value of the next range. The first range has no begin and also takes nulls. The last range has no
@@ -24,14 +25,15 @@ from spark_kafka_sink.base.errors import ConfigError, safe_text
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: Ranges of a column with more values, and values up to which each is a range of its own.
-_RANGES: Final = 1_000
+#: Up to this number of distinct values, each value of a column is a range of its own.
 _MOST_VALUES: Final = 10_000
+#: The number of ranges of a column with more values.
+_RANGES: Final = 1_000
 _TYPES: Final = (
     types.IntegralType, types.FractionalType, types.DateType, types.TimestampType,
     types.TimestampNTZType, types.StringType, types.BooleanType,
 )  # fmt: skip
-#: Catalyst's functions whose values differ from query to query, by the names of their classes.
+#: Catalyst's functions that return other values in each query, by the names of their classes.
 _CHANGING: Final = {
     "CurrentDate": "current_date()", "CurrentTime": "current_time()",
     "CurrentTimestamp": "current_timestamp()", "LocalTimestamp": "localtimestamp()",
@@ -99,13 +101,13 @@ def rows_between(
     df: DataFrame, first: int, end: int, *, slices: int, by: str = "", type_name: str = "",
     bounds: tuple[str, ...] = (),
 ) -> DataFrame:  # fmt: skip
-    """Returns the rows of ``df`` at the positions from ``first`` up to ``end`` - 1 of a plan.
+    """Returns the rows of ``df`` that belong to a step: the positions from ``first`` up to ``end``
+    - 1 of a plan. A position is a slice of a range (``backfill_plan.py``).
 
-    Raises ConfigError if slices are needed, and the hash of a row would change (see
-    :func:`check_slices`).
-
-    The other arguments describe the plan (``backfill_plan.py``): the number of ``slices`` of each
-    range, the column ``by``, the type of that column, and the ``bounds`` between the ranges.
+    The other arguments describe the plan: the number of ``slices`` of each range, the column
+    ``by``, the type of that column, and the ``bounds`` between the ranges. Raises ConfigError if
+    the step begins or ends within a range, and the hash of a row may change from query to query
+    (:func:`check_slices`).
     """
     at, within = divmod(first, slices)
     after = -(-end // slices)

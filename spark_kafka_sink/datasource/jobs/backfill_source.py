@@ -1,8 +1,8 @@
 """The source of a backfill, and the snapshot of the source that every call reads.
 
-Owns: :class:`BackfillSource`, which is a table or a DataFrame. Every call reads the same version of
-a table, if the table's format has versions. For a DataFrame, each call compares the list of the
-DataFrame's files with the recorded list. Never: the rows of a step (``backfill_rows.py``).
+The source is a table or a DataFrame. Every call reads the same version of a table, if the table's
+format has versions. For a DataFrame, each call compares the list of the DataFrame's files with the
+recorded list. ``backfill_rows.py`` selects the rows of a step from the source.
 
 A DataFrame can't be moved to an earlier version of its table. For example, a DataFrame of
 ``spark.table`` reads the newest version of a Delta table in each action. So only a table that is
@@ -47,8 +47,8 @@ class BackfillSource:
     _pinned: DataFrame | None = field(default=None, repr=False)
 
     def pin(self) -> str:
-        """The newest snapshot of a table with versions, such as ``delta 7``. Empty if the source
-        has no versions.
+        """The newest snapshot of a Delta or Iceberg table that is given by name, such as ``delta
+        7``. Empty for any other source.
         """
         if not isinstance(self.given, str):
             return _NONE

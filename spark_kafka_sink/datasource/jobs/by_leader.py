@@ -1,12 +1,10 @@
 """``by_leader``: a DataFrame whose tasks each write to few brokers, even if the rows have keys.
 
-Owns: :func:`by_leader`, its request to the driver, and the function that runs on executors. Never:
-the choice of a partition (``records/partitioning``), the columns of a key (``write/schema.py``).
-
-A row's key determines its partition, and so the broker. A task whose rows have arbitrary keys
-writes to all brokers. ``by_leader`` computes each row's Kafka partition before the write, with the
-partitioner of the write, and moves the row to the task that writes this partition. The partitions
-are sorted by their leaders, and each task gets a few consecutive partitions.
+A row's key determines its partition, and so the broker. A task with rows of arbitrary keys writes
+to all brokers. ``by_leader`` computes each row's Kafka partition before the write, with the
+partitioner of the write (``records/partitioning``), and moves the row to the task that writes this
+partition. The partitions are sorted by their leaders, and each task gets a few consecutive
+partitions.
 
 **A row's partition depends on the row alone.** For a row without a key, a partitioner chooses the
 partition at random, or depending on the previous rows. But if an executor is lost, Spark computes a
@@ -54,13 +52,14 @@ if TYPE_CHECKING:
     from spark_kafka_sink.protocol.cluster import PartitionInfos
     from spark_kafka_sink.records.record_columns import RecordColumns
 
-#: The option of the data source that carries the question.
+#: The option of the data source that carries the request to the driver. Its value is the schema.
 _QUESTION: Final = "byleader"
 _PARTITION: Final = "partition"
 #: Columns that only exist within the plan: the task, and a hash of the row.
 _TASK: Final = "__kprod_task"
 _HASH: Final = "__kprod_hash"
-#: Bytes of a batch. Rows that would fill batches in turn are placed by their hash here.
+#: A size of record batches in bytes, which partitioners need as an argument. It has no effect here,
+#: because rows without a key are placed by a hash.
 _BATCH_BYTES: Final = 16_384
 
 
@@ -83,7 +82,7 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
 
     Raises ConfigError for a stream, for a Spark before 4.1, and for options that can't be used
     here: a column ``topic``, a key with a schema, your own partitioner class, Debezium's envelopes.
-    Raises also the errors of planning a write, such as SchemaError and KafkaTimeoutError.
+    Also raises the errors of planning a write, such as SchemaError and KafkaTimeoutError.
     """
     from pyspark.sql import functions as F
 
@@ -149,7 +148,7 @@ class Places:
 
     @classmethod
     def decode(cls, text: str) -> Places:
-        """Decodes the JSON of :meth:`encode`."""
+        """Decodes the text that :meth:`encode` has made. The text is not checked."""
         fields = json.loads(text)
         key, leaders = fields.pop("key"), tuple(fields.pop("leaders"))
         return cls(key=None if key is None else _key_of(key), leaders=leaders, **fields)

@@ -1,8 +1,7 @@
 """``read_dead_letters``: reads a dead-letter topic as a DataFrame.
 
-Owns: the columns of the DataFrame, and the reader of ``format("kprod")``. The reader works only
-with an internal option that :func:`read_dead_letters` sets. Never: the requests
-(``committed_reader.py``).
+Spark reads the topic through ``format("kprod")``, with an internal option that only
+:func:`read_dead_letters` sets. ``admin/committed_reader.py`` sends the requests.
 """
 
 from __future__ import annotations
@@ -52,7 +51,10 @@ def read_dead_letters(spark: SparkSession, topic: str, **options: str | float | 
 
 
 class DeadLetterReader(DataSourceReader):
-    """Reads each partition of the topic in a task."""
+    """Spark's reader of a dead-letter topic. Each task reads one Kafka partition, up to the end
+    that the partition had when Spark planned the read. Dead letters in open transactions are not
+    read.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         given = dict(options)

@@ -1,7 +1,6 @@
 """Gives a process an id that is unique across restarts, and finds out whether a process has ended.
 
-Owns: :func:`this_process`, :func:`is_gone`. Never: the consequences of an ended process
-(``backfill.py``).
+``backfill.py`` uses the id to take over a backfill from a dead process.
 
 A pid is not unique: a process on another machine, in another container, or after a restart of the
 machine may have the same pid. So the id consists of the machine's boot id, the pid namespace, the

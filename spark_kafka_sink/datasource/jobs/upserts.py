@@ -1,11 +1,9 @@
 """``upserts``: the last change of each key of a change feed, as a DataFrame.
 
-Owns: the Spark expressions that find the last change. Never: a row in Python, the Kafka record of a
-change (``records/changes/``), the names of a feed (``config/changelog.py``).
-
 A sink can't shuffle, and if a key's changes are in two tasks they have no order. So this function
-ranks the changes of each key with a window function, and keeps the last change. This needs one
-shuffle. A feed may have two rows for an update: the pre-image has the table's values before the
+ranks the changes of each key with a window function of Spark, and keeps the last change. This needs
+one shuffle, and no Python code processes rows. ``records/changes/`` makes the Kafka records of the
+changes. A feed may have two rows for an update: the pre-image has the table's values before the
 update, and the post-image has the values after the update. The pre-image counts as a delete of its
 key, and its rank is lower than the rank of the post-image. If the pre-image is the last change of
 its key, the update has changed the key, and the old key gets a tombstone. (Flink's upsert-kafka
@@ -96,7 +94,7 @@ def upserts(
     known = F.coalesce(type_.isin(*log.types), F.lit(False))  # noqa: FBT003 - Spark's
     has_key = reduce(or_, (one.isNotNull() for one in key))
     is_ordered = reduce(and_, (one.isNotNull() for one in order))
-    # Rows that can't be are no rivals of others: they have one place, the last one.
+    # A row that can't be ranked must not hide another row. Its place is null, and it always stays.
     is_bad = ~(known & has_key & is_ordered)
     place = F.when(~is_bad, F.struct(*order, _rank(type_, log, order_by)))
     key_names = [f"{_KEY}{number}" for number in range(len(key))]
