@@ -1,6 +1,6 @@
 """The metrics and counts of a producer.
 
-Owns: ``producer_metrics`` (the metrics, with Kafka's names) and ``sensors`` (their statistics),
-``produce_recorder`` (the counts of one task attempt), ``produce_report`` (the result of the
-attempt) and ``retry_lines`` (the log lines about retries).
+``producer_metrics`` has the metrics, with Kafka's names, and ``sensors`` computes their statistics.
+``produce_recorder`` counts the rows and requests of one task attempt, and ``produce_report`` is the
+result of the attempt. ``retry_lines`` writes the log lines about retries.
 """

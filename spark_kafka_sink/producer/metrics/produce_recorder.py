@@ -1,9 +1,9 @@
 """Counts rows, requests, retries and failures of a task attempt, for the attempt's report.
 
-Owns: :class:`ProduceRecorder`. The sender calls the recorder for each request, response and retry.
-Each completed batch notifies the recorder, which decides whether a failed batch fails the attempt.
-The counts become a ``produce_report.ProduceReport``. Never: work for each row, the outcome of a
-batch (``producer_batch.py``).
+The sender calls the recorder for each request, response and retry. The recorder is also notified of
+each completed batch, and decides whether a failed batch fails the attempt. The counts become a
+``produce_report.ProduceReport``. A task attempt begins when the producer is created, and again at
+each ``KafkaProducer.start_attempt`` or ``begin_transaction``.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _NO_ANSWER = NodeReport()
 
 
 class ProduceRecorder:
-    """Counts the events of the current task attempt. There are a few calls for each request, and
-    one call for each completed batch.
+    """Counts the events of the current task attempt. There are a few calls for each request, and no
+    calls for single rows.
 
-    The recorder implements ``BatchListener``: a batch calls the recorder after the futures of the
-    batch are completed. The recorder also notifies the interceptors of the outcome of batches with
-    rows of ``send_columns``. One lock (``_lock``) guards the counts.
+    The recorder implements ``BatchListener``: it is called after the futures of a batch are
+    completed. The recorder also notifies the interceptors of the outcome of batches with rows of
+    ``send_columns``. One lock (``_lock``) guards the counts.
     """
 
     def __init__(
@@ -84,6 +84,9 @@ class ProduceRecorder:
     def batches_done(self, batches: Sequence[ProducerBatch]) -> None:
         """Counts the acknowledged and the failed batches of ``batches``. Each batch is reported in
         only one call. No lock is held during the call.
+
+        A failed batch also fails the producer, unless the failure concerns only the records of
+        ``send`` or only the transaction (see :meth:`_fails_alone`).
         """
         acknowledged = [batch for batch in batches if batch.error is None]
         if acknowledged:
@@ -161,7 +164,8 @@ class ProduceRecorder:
     def batch_retried(
         self, batch: ProducerBatch, error: KafkaError | None = None, node_id: int = -1
     ) -> None:
-        """Counts a retry of ``batch``, after the node ``node_id`` returned ``error`` for it.
+        """Counts a retry of ``batch``, after the node ``node_id`` returned ``error`` for it, or did
+        not respond.
 
         CONCURRENT_TRANSACTIONS is not counted, because it is a normal response of a busy
         coordinator. With transactions of version 2 (KIP-890), the leader of each partition adds its

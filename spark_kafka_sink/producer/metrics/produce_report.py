@@ -1,9 +1,8 @@
 """The counts of one task attempt, and the sum of the counts of several attempts. The commit message
 of a task contains the counts of its attempt.
 
-Owns: :class:`ProduceReport`, :class:`NodeReport` and their merge; :class:`ProducerProgress`, the
-counts while the attempt runs. Never: counting (``produce_recorder.py``), importing Arrow or numpy.
-The driver needs neither Arrow nor numpy for a commit.
+``produce_recorder.py`` counts. :class:`ProducerProgress` has the counts while the attempt runs.
+This module imports neither Arrow nor numpy, because the driver needs neither for a commit.
 """
 
 from __future__ import annotations
@@ -57,6 +56,7 @@ class NodeReport:
         return self.total_latency_ms / self.requests if self.requests else 0.0
 
     def merge(self, other: NodeReport) -> NodeReport:
+        """Returns the sum of this report and ``other``, a report about the same broker."""
         return NodeReport(
             self.requests + other.requests,
             self.total_latency_ms + other.total_latency_ms,
@@ -68,12 +68,14 @@ class NodeReport:
 
 @dataclass(slots=True)
 class ProduceReport:
-    """The counts of one task attempt. Picklable. Only ``ProduceRecorder`` changes it.
+    """The counts of one task attempt. A report can be pickled.
 
     ``WriteReport``, the report of a Spark write, has most fields with the same names, and describes
     them. A batch that was sent several times counts once. With acks=0 a batch counts when it is
-    written to the socket. Only the following fields are not in ``WriteReport``:
+    written to the socket. The following fields are not in ``WriteReport``:
 
+    * ``nodes``: the requests to each broker, by node id.
+    * ``rows_without_offset``: the number of acknowledged rows whose offsets are unknown.
     * ``batch_bytes``: the size of the batches before compression.
     * ``queue_ms``: the time in ms from a batch's first row to its last send, summed over all
       batches.
@@ -110,8 +112,8 @@ class ProduceReport:
 
     @staticmethod
     def merge(reports: Sequence[ProduceReport]) -> ProduceReport:
-        """Adds up the reports of several task attempts. The driver uses the result as the report of
-        the write.
+        """Returns the sum of the reports of several task attempts, from which the driver makes the
+        report of the write.
         """
         counts: dict[str, Any] = {**merged_counts(ProduceReport, reports)}
         total = ProduceReport(**counts)

@@ -1,9 +1,9 @@
 """The metrics of a producer, with the names of Kafka's Java producer.
 
-Owns: the table of all metrics (:data:`METRICS`), from which docs/metrics.md is generated, and
-:class:`ProducerMetrics`, which records and returns their values. The sender reports requests, the
-memory pool reports waits, the selector reports polls, and the public API reports blocking calls.
-Never: work for each row, reading a clock (except in :meth:`ProducerMetrics.snapshot`).
+:data:`METRICS` is the table of all metrics, from which docs/metrics.md is generated.
+:class:`ProducerMetrics` records and returns their values. The sender reports requests, the memory
+pool reports waits, the selector reports polls, and the public API reports blocking calls. Nothing
+is recorded for single rows.
 
 The units are Java's. The name of a metric shows whether it is in milliseconds or nanoseconds. Sizes
 are in bytes, metadata-age is in seconds, and rates are per second. Metrics in nanoseconds are
@@ -62,8 +62,8 @@ class Group(Enum):
 
 
 class Measurement(Enum):
-    """A quantity that is recorded, such as a latency. It has one :class:`Sensor` for the producer,
-    or one for each topic or node.
+    """A quantity that is recorded, such as a latency. For each :class:`Group` with a metric of this
+    quantity, there is a :class:`Sensor` of the producer, of each topic, or of each node.
     """
 
     BATCH_SIZE = "batch-size"
@@ -133,7 +133,9 @@ class Gauge(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: a row of the table :data:`METRICS`."""
+    """One metric: a row of the table :data:`METRICS`. Its value is a statistic of a measurement, or
+    the value of a gauge (``source``).
+    """
 
     name: str
     group: Group
@@ -146,7 +148,7 @@ class Metric:
 
 def _rated(name: str, group: Group, measurement: Measurement, what: str) -> tuple[Metric, ...]:
     """Two metrics of a measurement whose values are added up: ``<name>-rate`` and
-    ``<name>-total``.
+    ``<name>-total``. ``what`` begins their descriptions.
     """
     return (
         Metric(f"{name}-rate", group, measurement, Statistic.RATE, f"{what}, per second."),
@@ -351,7 +353,7 @@ class ProducerMetrics:
         self._nodes: dict[int, _Sensors] = {}
         self._gauges: dict[Gauge, Callable[[int], float]] = {}
         self._connections = 0
-        # The latest time passed in: for events without a time.
+        # The latest time that a caller has passed. It is used for events without a time.
         self._latest_ms = clock.now_ms()
         self.gauge(Gauge.CONNECTION_COUNT, lambda _: self._connections)
         of = self._producer
@@ -424,7 +426,8 @@ class ProducerMetrics:
             self._throttle.record(throttle_ms, now)
             self._of_node(node_id, Measurement.LATENCY, latency_ms, now)
 
-    # These events have no time: the latest one, of the same iteration, is used.
+    # The next three methods get no time. They use the latest time that a caller has passed, which
+    # is of the same iteration of the sender.
 
     def records_retried(self, topic: str, records: int) -> None:
         """Counts a retry of a batch with ``records`` records."""

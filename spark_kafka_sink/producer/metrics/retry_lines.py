@@ -1,7 +1,6 @@
 """Logs retries of batches, with at most one line for each error code in half a minute. (Java's
-``Sender`` logs a line for each retry.)
-
-Owns: :class:`RetryLines`, which decides whether a retry is logged. Never: the decision to retry.
+``Sender`` logs a line for each retry.) The error code is the code of the error's kind, such as
+KP0301.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Computes rates, averages, maxima and totals of a series of measurements.
 
-Owns: :class:`Sensor` (Java's ``Sensor`` with its ``Rate``, ``Avg``, ``Max``, ``CumulativeSum`` over
-one ``SampledStat``). Never: reading a clock, taking a lock, the name of a metric
-(``producer_metrics.py``). A sensor is called at most once for each request.
+:class:`Sensor` corresponds to Java's ``Sensor`` with its ``Rate``, ``Avg``, ``Max`` and
+``CumulativeSum`` over one ``SampledStat``. The caller passes the time, and holds a lock.
+``producer_metrics.py`` has the names of the metrics.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _NAN = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The lengths of the windows for rates and averages: ``window_ms`` is metrics.sample.window.ms,
-    and ``samples`` is metrics.num.samples.
+    """The length and the number of the windows for rates and averages. ``window_ms`` is
+    metrics.sample.window.ms, and ``samples`` is metrics.num.samples.
     """
 
     window_ms: int = 30_000
@@ -117,11 +117,11 @@ class Sensor:
         return max((s.maximum for s in self._purge(now) if s.count), default=_NAN)
 
     def rate(self, now: int) -> float:
-        """The sum of the measurements in the last windows, per second."""
+        """The sum of the measurements in the last windows, per second. 0 without measurements."""
         return sum(sample.total for sample in self._purge(now)) / self._seconds(now)
 
     def event_rate(self, now: int) -> float:
-        """The number of measurements in the last windows, per second."""
+        """The number of measurements in the last windows, per second. 0 without measurements."""
         return sum(sample.count for sample in self._purge(now)) / self._seconds(now)
 
     def _seconds(self, now: int) -> float:
