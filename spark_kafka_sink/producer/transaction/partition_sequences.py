@@ -1,13 +1,13 @@
 """Assigns sequence numbers to the batches of a partition, and decides the action for a batch after
 each response.
 
-Owns: the next sequence number of a partition; the batches that have a sequence number and no
-outcome yet (*unresolved* batches); the check whether a batch can be sent now; the table
-:data:`ACTIONS`, which has the action for each situation and response. :class:`TxnPartitionMap` has
-one :class:`PartitionSequences` for each partition. ``BatchDrainer`` uses :class:`TxnPartitionMap`
-for each batch that it drains, and ``Sender`` for each response, both through the transaction
-manager. Never: encoding, reading a clock, using a socket, computing a backoff. There is no lock,
-because only the sender thread uses these classes.
+:class:`PartitionSequences` has the next sequence number of a partition, and the *unresolved*
+batches. These are the batches that have a sequence number and no outcome yet. The class also checks
+whether a batch can be sent now. The table :data:`ACTIONS` has the action for each situation and
+response. :class:`TxnPartitionMap` has one :class:`PartitionSequences` for each partition.
+``BatchDrainer`` uses :class:`TxnPartitionMap` for each batch that it drains, and ``Sender`` for
+each response, both through the transaction manager. There is no lock, because only the network
+thread uses these classes.
 
 For each producer id and partition, the broker (``ProducerStateManager``) keeps the last sequence
 number and the last five batches. If a batch equals one of these five batches, the broker
@@ -33,18 +33,19 @@ prevents. A, B, C and D are batches of one partition, in this order:
 * **Batches with a sequence number are sent again in order, one at a time, before any new batch.**
   Race: A gets NOT_LEADER_OR_FOLLOWER. B and C get OUT_OF_ORDER, because A is missing in the log.
   Nothing is wrong with B and C. They are sent again after A.
-* **OUT_OF_ORDER counts only for a batch that was sent when no earlier batch was unresolved.** Race:
-  A and B are sent to the old leader, which rejects A. Its response to B is still on the way. A is
-  sent to the new leader and acknowledged. Now the OUT_OF_ORDER for B arrives. It proves nothing,
-  because B was sent while A was unresolved. So B is sent again, and the next response to B counts.
+* **OUT_OF_ORDER counts only for a batch that was sent when all earlier batches had a definite
+  response.** Race: A and B are sent to the old leader, which rejects A. Its response to B is still
+  on the way. A is sent to the new leader and acknowledged. Now the OUT_OF_ORDER for B arrives. It
+  proves nothing, because B was sent while A was in flight. So B is sent again, and the next
+  response to B counts.
 * **OUT_OF_ORDER for such a batch A is a doubt, not yet a failure: A waits for proof.** All batches
-  before A are in the log. So the broker's last sequence number must be higher than the sequence
-  number of A. This means that A is in the log, and older than the batches that the broker
-  remembers. Race: A to D are appended, their responses are lost, and the broker restarts and
-  remembers only D. A is sent again and gets OUT_OF_ORDER, as do B and C. D is sent again and
-  acknowledged, which proves that A, B and C are in the log. If all unresolved batches wait for
-  proof, no acknowledgement can prove them, and the attempt fails. No new batch is sent meanwhile,
-  because a broker that has lost the state of this producer could accept it.
+  before A are in the log, or wait for proof themselves. So the broker's last sequence number must
+  be higher than the sequence number of A. This means that A is in the log, and older than the
+  batches that the broker remembers. Race: A to D are appended, their responses are lost, and the
+  broker restarts and remembers only D. A is sent again and gets OUT_OF_ORDER, as do B and C. D is
+  sent again and acknowledged, which proves that A, B and C are in the log. If all unresolved
+  batches wait for proof, no acknowledgement can prove them, and the attempt fails. No new batch is
+  sent meanwhile, because a broker that has lost the state of this producer could accept it.
 * **OUT_OF_ORDER before any acknowledgement fails the attempt**, because the state of the log is
   unknown.
 * **After a batch has failed permanently, no later batch can be sent with the same epoch.** A
@@ -192,6 +193,10 @@ _COMPLETED: Verdict[Any] = Verdict(Action.COMPLETE)
 
 
 class _Place(Enum):
+    """For what a batch without an outcome waits: for a response (SENT), for its turn to be sent
+    again (QUEUED), or as the values say.
+    """
+
     SENT = "in flight"
     QUEUED = "waits to be resent"
     AWAITING_PROOF = "waits for proof"
@@ -203,9 +208,11 @@ class _InFlight(Generic[BatchT]):
     """A batch that has a sequence number and no outcome yet. Each time the batch is sent, another
     copy of the batch may reach the broker.
 
-    ``in_doubt`` is True if a copy may be in the log, although the batch is not acknowledged.
-    ``unanswered`` is True if one copy got no response. The broker may still append the copy without
-    a response.
+    * ``left_as_head``: True if no earlier batch of the partition was in flight or had to be sent
+      again when this batch was last sent.
+    * ``resent``: True if the batch was sent again, or was split from a batch that was sent.
+    * ``in_doubt``: True if a copy may be in the log, although the batch is not acknowledged.
+    * ``unanswered``: True if one copy got no response. The broker may still append this copy.
     """
 
     batch: BatchT
@@ -247,8 +254,8 @@ def _precedes(one: _InFlight[BatchT], other: _InFlight[BatchT]) -> bool:
 
 
 class PartitionSequences(Generic[BatchT]):
-    """The sequence numbers of one partition under one producer id and epoch. Only the sender thread
-    uses it.
+    """The sequence numbers of one partition under one producer id and epoch. Only the network
+    thread uses an object of this class.
     """
 
     __slots__ = (
@@ -346,8 +353,8 @@ class PartitionSequences(Generic[BatchT]):
         self._in_flight = [f for f in self._in_flight if f.batch is not batch]
 
     def sent(self, batch: BatchT) -> None:
-        """Notes that ``batch``, which has a sequence number, is sent again. All earlier batches
-        of the partition have their outcome.
+        """Notes that ``batch``, which has a sequence number, is sent again. No earlier batch of the
+        partition is in flight or must be sent again.
         """
         for flight in self._in_flight:
             if flight.batch is batch and flight.place is _Place.QUEUED:
@@ -358,7 +365,7 @@ class PartitionSequences(Generic[BatchT]):
         self, batch: BatchT, answer: Answer, base_offset: int = -1, now: int = 0
     ) -> Verdict[BatchT]:
         """Handles a response to ``batch``, and returns the action for the batch. ``base_offset`` is
-        the acknowledged offset, or -1 if it is unknown.
+        the acknowledged offset, or -1 if it is unknown. ``now`` is the time in monotonic ms.
         """
         for at, flight in enumerate(self._in_flight):  # noqa: B007 - used after the loop
             if flight.batch is batch:
@@ -615,8 +622,8 @@ class TxnPartitionMap:
         return sequences
 
     def reset(self) -> None:
-        """Sets the sequence numbers of all partitions to 0, because the producer id or epoch has
-        changed. Raises IllegalStateError if a batch has no outcome yet.
+        """Begins the sequence numbers of all partitions at 0 again, because the producer id or
+        epoch has changed. Raises IllegalStateError if a batch has no outcome yet.
         """
         if self.in_flight:
             raise IllegalStateError(
