@@ -1,12 +1,11 @@
 """The producer id, epoch, sequence numbers and transaction of a producer (Java's
 ``TransactionManager``).
 
-Owns: the methods for begin, commit, abort and prepare, the check whether a batch can be sent, and
-the effect of a completed batch on the transaction. ``BatchDrainer`` calls the manager for each
-batch that it drains, and ``Sender`` for each response. The manager's parts are the producer id and
-its states (``transaction_states.py``), the sequence numbers (``partition_sequences.py``) and the
-requests (``txn_request_queue.py``). Never: choosing a node, using a connection, computing a
-backoff, encoding.
+The manager begins, commits, aborts and prepares transactions, decides whether a batch can be sent,
+and marks the transaction as failed after a batch has failed. ``BatchDrainer`` calls the manager for
+each batch that it drains, and ``Sender`` for each response. The manager's parts are the producer id
+and its states (``transaction_states.py``), the sequence numbers (``partition_sequences.py``) and
+the requests (``txn_request_queue.py``).
 
 If a batch fails permanently, its sequence numbers are missing in the log. Brokers then reject all
 later batches of the partition. There are three cases:
@@ -185,8 +184,8 @@ class TransactionManager:
 
     @property
     def reusable(self) -> bool:
-        """True if another task can use this producer: it has a producer id, no open transaction, no
-        error, and no batch without an outcome.
+        """True if another task can use this producer: the producer has a producer id, no open
+        transaction and no error, and every batch has its outcome.
         """
         return self._identity.state is State.READY and self._sequences.in_flight == 0
 
@@ -218,7 +217,10 @@ class TransactionManager:
         return self._call("init_transactions", begin)
 
     def begin_transaction(self) -> None:
-        """Begins a transaction without waiting for a broker."""
+        """Begins a transaction without waiting for a broker. If the producer id and epoch were used
+        by an earlier transaction, queues a request for new ones. Batches are sent only after the
+        response to this request.
+        """
         with self._identity.lock:
             self._check_call("begin_transaction")
             self._identity.raise_error()
@@ -459,13 +461,15 @@ class TransactionManager:
         rule R3):
 
         * The producer has a producer id.
-        * In a transaction, the partition was added to the transaction.
-        * No batch of the partition waits to be sent again, or may be in the log without an
-          acknowledgement.
-        * Fewer than five batches of the partition are in flight.
+        * In a transaction, the partition was added to the transaction, and the transaction has
+          neither failed nor ended.
+        * No batch of the partition has failed in the current epoch, is being sent again, waits to
+          be sent again, or waits for proof (see ``partition_sequences.py``).
+        * Fewer than five batches of the partition are in flight. Before the first acknowledgement
+          of the partition, no batch of the partition is in flight.
 
-        A batch that is sent again already has its sequence number. It waits until all earlier
-        batches have their outcome.
+        A batch that is sent again already has its sequence number. It waits until no earlier batch
+        of the partition is in flight or must be sent again.
 
         The result changes from False to True only after a response or a call, never because time
         passes. So the sender need not check again without such an event.
@@ -642,8 +646,8 @@ class TransactionManager:
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Returns True if the whole producer fails when a batch fails with ``error``. For other errors,
-    only the transaction fails.
+    """Returns True if the whole producer fails when a batch fails with ``error``. After other
+    errors of a batch, the producer or its transaction may continue.
     """
     return getattr(error, "code", None) in _FATAL_OF_A_BATCH
 

@@ -1,10 +1,9 @@
 """The identity of a producer (its producer id and epoch), and the state of its transaction.
 
-Owns: :class:`State`, the producer id and epoch, the error of a failed transaction, one
-:class:`Transaction`, and all changes of these. :data:`TRANSITIONS` lists the allowed changes of the
+:class:`ProducerIdentity` has the producer id and epoch, the :class:`State`, the error of a failed
+transaction, and one :class:`Transaction`. :data:`TRANSITIONS` lists the allowed changes of the
 state. ``transaction_manager.py`` makes the changes that the application and the batches cause.
-``txn_request_queue.py`` makes the changes after responses of the coordinator. Never: creating a
-request, assigning a sequence number, waiting.
+``txn_request_queue.py`` makes the changes after responses of the coordinator.
 
 The following lines show the states of a transactional producer. Each arrow has the call or the
 response that changes the state::

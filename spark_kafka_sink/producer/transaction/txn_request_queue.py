@@ -1,12 +1,12 @@
 """Queues and sends the requests for the id and the transaction of a producer, and applies the
 responses.
 
-Owns: the queue, the request in flight, the coordinator's node, and the effect of each response on
-the producer id and the transaction (Java's ``TxnRequestHandler`` and
-``TransactionManager.nextRequest``); the choice of the broker for a request, and the retries of a
-request (Java's ``Sender.maybeSendAndPollTransactionalRequest``). A producer without transactions
-has only one kind of request, InitProducerId, which it can send to any broker. Never: choosing the
-reaction to an error code (``txn_requests.py``), sending a batch.
+:class:`TxnRequestQueue` has the queue, the request in flight and the coordinator's node, and
+applies each response to the producer id and the transaction (Java's ``TxnRequestHandler`` and
+``TransactionManager.nextRequest``). :class:`TxnRequestSender` chooses the broker for a request, and
+retries a request (Java's ``Sender.maybeSendAndPollTransactionalRequest``). ``txn_requests.py`` has
+the reaction to each error code. A producer without transactions has only one kind of request,
+InitProducerId, which it can send to any broker.
 
 **After an abort, no broker may append a batch of the aborted transaction.** With transaction
 version 2, each EndTxn raises the epoch, so brokers reject late batches. With version 1, EndTxn does
@@ -429,6 +429,10 @@ class TxnRequestQueue:
         where: str,
         message: str | None,
     ) -> None:
+        """Fails ``request`` with the error ``code``, and performs ``reaction``, which is more
+        severe than a retry. The transaction or the producer then has failed with this error, unless
+        InitProducerId was unauthorized: ``init_transactions`` can then be called again.
+        """
         identity = self._identity
         if reaction is Reaction.FENCED:
             code, message = ErrorCode.PRODUCER_FENCED, None
@@ -484,8 +488,9 @@ class TxnRequestSender:
     def maybe_request(self, now: int) -> int:
         """Sends the next request of the queue, if it can be sent now.
 
-        Returns the time in ms after which this method must be called again. The caller uses this
-        time as the timeout of the next poll.
+        Returns the time in ms after which this method must be called again. The time is NEVER while
+        a request is in flight, and if no request must be sent. The caller uses this time as the
+        timeout of the next poll.
         """
         requests = self._requests
         if self._in_flight or not requests.waiting:

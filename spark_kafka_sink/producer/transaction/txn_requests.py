@@ -1,11 +1,10 @@
 """The kinds of requests for a producer's id and its transaction, and the reaction to each error
 code.
 
-Owns: :class:`TxnRequest`, a queued request with its backoff; :class:`TransactionalResult`, the
-result that a caller waits for; :data:`REACTIONS`, the table of the reactions by kind of request and
-error code (Java's ``TxnRequestHandler`` and its subclasses). Never: changing the state of a
-transaction (``transaction_states.py``), choosing a node or using a connection
-(``txn_request_queue.py``).
+:class:`TxnRequest` is a queued request, and :class:`TransactionalResult` is the result for which a
+caller waits. :data:`REACTIONS` is the table of the reactions by kind of request and error code
+(Java's ``TxnRequestHandler`` and its subclasses). ``txn_request_queue.py`` sends the requests and
+performs the reactions.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ REACTIONS = MappingProxyType(
         (TxnRequestKind.END_TXN, _E.UNKNOWN_PRODUCER_ID): _R.ABORTABLE_WITH_NEW_EPOCH,
         (TxnRequestKind.END_TXN, _E.CONCURRENT_TRANSACTIONS): _R.RETRY_SOON,
         **{
-            # Coordinators before 2.7 return the first for the second.
+            # Coordinators of Kafka before 2.7 return INVALID_PRODUCER_EPOCH for PRODUCER_FENCED.
             (kind, code): _R.FENCED
             for kind in (
                 TxnRequestKind.INIT_PRODUCER_ID,
@@ -105,7 +104,8 @@ REACTIONS = MappingProxyType(
     }
 )
 
-#: For all other codes. An error of single partitions affects only this transaction.
+#: The reaction to all other error codes. An error of single partitions affects only this
+#: transaction.
 _OTHERWISE = {
     TxnRequestKind.FIND_COORDINATOR: _R.FATAL,
     TxnRequestKind.DESCRIBE_TRANSACTIONS: _R.FATAL,
@@ -231,8 +231,8 @@ class TxnBackoff:
         return wait
 
     def soon(self, request: TxnRequest) -> int:
-        """Returns the backoff in ms after CONCURRENT_TRANSACTIONS. The first backoff is shorter
-        than the first backoff of :meth:`plain`.
+        """Returns the backoff in ms after CONCURRENT_TRANSACTIONS, and adds 1 to ``concurrent`` of
+        ``request``. The first backoff is shorter than the first backoff of :meth:`plain`.
         """
         wait = self._soon.backoff(request.concurrent)
         request.concurrent += 1
