@@ -1,9 +1,9 @@
 """Reads the committed records of a small topic, such as a topic of dead letters or of reports.
 
 :class:`CommittedReader` returns whole records: key, value, timestamp and headers. It raises an
-error for a damaged batch. So it is not used for the commit log, in which a damaged batch of another
-key must do no harm: ``records/log_records.py`` reads these batches. This module does not interpret
-the records: ``records/letters/letter_fields.py`` knows the fields of a dead letter.
+error for a damaged batch. The commit log, to which other clients may write invalid bytes, has a
+reader of its own (``transactions/commit_log/log_reader.py``). This module does not interpret the
+records: ``records/letters/letter_fields.py`` knows the fields of a dead letter.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The exceptions for a commit, an abort, a planning or an operator's change that failed.
 
-Owns: the type, the text, the kind and the hint of an exception, made from a :class:`Refuse`. The
-type shows which rows readers see after the failure. The text shows the reason. Never: the result
-itself (``results.py``), the next step (``table.py``).
+:func:`error_of` creates the exception from a :class:`Refuse` (``results.py``). The type of the
+exception shows which rows read_committed consumers see after the failure. The text shows the
+reason, and the hint shows what a user can do.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from spark_kafka_sink.transactions.results import (
     WrittenMeanwhile,
 )
 
-#: Ids that an error lists; it has the number of all.
+#: The maximum number of ids that an error lists. The error also has the number of all ids.
 _NAMED: Final = 5
 _LATE: Final = "brokers were slow, or this driver was paused; the batch is to be written again"
 _SMALLER: Final = (
@@ -70,14 +70,17 @@ _AFTER: Final = {
     Fate.ENDED: NOTHING_UNDONE,
     Fate.ABORTED: _LATE,
 }
-#: The types, by the end; the loop treats two reasons in a special way, when they can pass.
+#: The types of exceptions for reasons with a type of their own. ``committer.py`` tries again after
+#: these two types, because their causes may go away.
 _NOT_VISIBLE: Final[dict[type[Reason], type[CommitError]]] = {NoLeader: NoLeaderError}
 _SUPERSEDED: Final[dict[type[Reason], type[SupersededError]]] = {OwnEnded: LogChangedError}
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The parts of an exception that depend on the reason of the failure."""
+    """The parts of an exception that depend on the reason of the failure. ``ids`` are transactional
+    ids, for exceptions that list them.
+    """
 
     message: str
     hint: str | None
@@ -87,7 +90,8 @@ class _Text:
 
 def error_of(key: str, found: Refuse) -> KafkaError:
     """Creates the exception for the failure ``found`` of a commit, an abort, a planning or an
-    operator's change of ``key``.
+    operator's change of ``key``. If the reason of the failure is an exception, returns this
+    exception.
     """
     reason = found.reason
     if isinstance(reason, Raised):

@@ -1,8 +1,8 @@
 """The results of a commit, a planning, an abort and an operator's change, as plain values.
 
-Owns: :class:`Commit`, all possible results, each with the rows that readers see; the reasons of a
-failure, one class each; :class:`Refuse`, a failure with its reason. Never: a text or an exception
-(``result_errors.py``), the next step (``table.py``).
+:class:`Commit` has all possible results, each with the rows that read_committed consumers see.
+:class:`Refuse` is a failure with its reason, and each reason has a class of its own. This module
+creates no text and no exception: ``result_errors.py`` does that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Visible(Enum):
     ALL = "all"
     NONE = "none"
     SOME = "some"
-    #: The decision about a block of writes makes them visible.
+    #: The write is one of several writes that are decided together. The decision makes the rows of
+    #: all of them visible.
     LATER = "none yet"
     UNKNOWN = "all, some or none"
 
@@ -96,7 +97,8 @@ class RunAborted:
     planned its batch.
 
     If ``is_certain`` is true, ``run`` was aborted. Otherwise ``run`` was aborted, or another run
-    had taken over before ``run`` planned its batch.
+    had taken over before ``run`` planned its batch. ``is_of_versions`` is true if the batch is a
+    version (txnVersion) of a job, which the text of the error then mentions.
     """
 
     run: str
@@ -114,6 +116,7 @@ class TakenOver:
     If ``is_certain`` is true, ``owner`` is another run, and has taken over since the planning.
     Otherwise perhaps no other run has taken over, because the generation also grows when many runs
     are aborted. ``newest_run`` is the owner, or the run that was aborted last if there is no owner.
+    ``is_of_versions`` is true if the batch is a version (txnVersion) of a job.
     """
 
     run: str
@@ -150,7 +153,7 @@ class VersionLeftOut:
 class VersionForgotten:
     """The reason why a commit or the planning of a batch fails: the job's version ``number``
     (txnVersion) is older than ``oldest``, the oldest version in the commit log. So it is unknown
-    whether version ``number`` was ever written.
+    whether version ``number`` was ever written. ``last_done`` is the newest version in the log.
     """
 
     number: int
@@ -241,7 +244,8 @@ class NoLeader:
 @dataclass(frozen=True, slots=True)
 class OwnEnded:
     """The reason why a commit fails: another client has ended a transaction of the driver itself.
-    This transaction has the report or the offsets of the batch.
+    This transaction has the report or the consumer group's offsets of batch ``number``. ``error``
+    is the broker's response.
     """
 
     number: int
@@ -330,7 +334,8 @@ class OutcomeUnknown:
 @dataclass(frozen=True, slots=True)
 class PerhapsDecided:
     """The reason why a commit fails: it is unknown whether the decision to commit batch ``number``
-    is in the commit log. ``ids`` are the transactional ids of the batch.
+    is in the commit log. ``ids`` are the transactional ids of the batch. ``error`` was raised while
+    the decision was written, or while the log was read after that.
     """
 
     number: int
@@ -349,7 +354,8 @@ class Fate(Enum):
 @dataclass(frozen=True, slots=True)
 class NotFinished:
     """The reason why a commit or the planning of a batch fails: the batch is decided, and then a
-    step failed with ``error``. ``fate`` is the state of the batch's transactions.
+    step failed with ``error``. ``fate`` is the state of the batch's transactions, and ``ids`` are
+    their transactional ids.
     """
 
     number: int
@@ -370,8 +376,8 @@ class BatchBefore:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The reason why an operator's command fails: the state of the key has changed since the
-    operator's change was planned.
+    """The reason why an operator's command fails: the state of the key in the commit log has
+    changed since the operator's change was planned.
 
     If ``is_tried`` is true, an earlier attempt of the operator's change may have changed the state.
     """
@@ -415,7 +421,8 @@ class Refuse:
     """A failure of a commit, a planning, an abort or an operator's change. ``how`` is the kind of
     failure, and ``reason`` its reason.
 
-    ``table.next_step`` returns it in place of a further step.
+    ``table.next_step`` returns the failure in place of a further step. ``result_errors.error_of``
+    creates the exception for the failure.
     """
 
     how: Commit
@@ -452,8 +459,8 @@ def raised(error: KafkaError, otherwise: Commit = Commit.NOT_REACHED) -> Refuse:
 
 
 def in_part(decision: Decision, lost: tuple[str, ...]) -> Refuse:
-    """Creates the failure of a decided batch that is committed without the transactions
-    ``lost``.
+    """Creates the failure for a decided batch that is committed only in part: brokers have aborted
+    the transactions ``lost``.
     """
     return Refuse(Commit.PARTIAL, InPart(decision.number, len(decision.ids), lost))
 
@@ -479,9 +486,10 @@ def ended_by_others(
     have been in the commit log, and is not there now.
 
     ``seen`` are the coordinators' descriptions of the batch's transactions, or the error that was
-    raised in place of the descriptions. Returns COMMITTED if all transactions are committed, and
-    None if no row of the batch is visible. Returns a failure if only a part of the batch is
-    committed, or if it is unknown how much is committed.
+    raised in place of the descriptions. Returns COMMITTED if all transactions are committed.
+    Returns None if each transaction is aborted or still open, so that no row of the batch is
+    visible. Otherwise returns a failure: a part of the batch is committed, or it is unknown how
+    much is committed.
     """
     number = tried.number
     if isinstance(seen, KafkaError):

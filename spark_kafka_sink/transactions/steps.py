@@ -5,8 +5,8 @@ that the process has collected for that goal. ``table.py`` chooses the next *ste
 view. ``committer.py`` performs the step, and adds the step's result to the view. To *open* a key of
 the commit log means to fence its earlier writers, and to read its state.
 
-Owns: the goals, :class:`View`, the steps, and the functions that add a step's result to a view.
-Never: the choice of the next step, a broker, a clock, a log line.
+This module has the goals, :class:`View`, the steps, and the functions that add a step's result to a
+view. All of them are plain values or pure functions: they use no broker, no clock and no logger.
 
 Between two steps other processes may perform any steps, and this process may stop forever.
 ``tests/transactions/explorer.py`` tries every order.
@@ -57,7 +57,9 @@ class CommitBatch:
 
 
 def _expected(_: CommitState) -> None:
-    """Accepts every state: the default of :attr:`RollForward.refusal`."""
+    """Accepts every state of a key, and so returns None. The default of
+    :attr:`RollForward.refusal`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +111,11 @@ class EndByHand:
     """Goal of an operator: abort ``transactions``, except transactions that have changed since they
     were described.
 
-    Transactions that a decision names are aborted only if their ids are in ``even_decided``.
-    Transactions of the run that owns the key are aborted only if ``even_owners`` is true. If
-    ``may_decide`` is true, the runs of some transactions may still commit. So before the abort, the
-    key is opened, which fences its writers, and these runs are recorded as aborted.
+    All ``transactions`` belong to ``key``. Transactions that a decision names are aborted only if
+    their ids are in ``even_decided``. Transactions of the run that owns the key are aborted only if
+    ``even_owners`` is true. If ``may_decide`` is true, the runs of some transactions may still
+    commit. So before the abort, the key is opened, which fences its writers, and these runs are
+    recorded as aborted.
     """
 
     key: str
@@ -151,7 +154,9 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Goal of an operator: remove the records of ``key``. The records can't be decoded."""
+    """Goal of an operator: remove the records of ``key`` from the commit log, because the records
+    can't be decoded.
+    """
 
     key: str
 
@@ -175,7 +180,7 @@ class Ended:
 # --- what is known -----------------------------------------------------------------------------
 
 
-#: The key is not read, or the log does not have it.
+#: The state before the key is read, and the state of a key that the log does not have.
 _NEVER_WRITTEN: Final = CommitState()
 
 
@@ -190,7 +195,9 @@ class Failure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A step that failed, with the kind of failure, the error and the time."""
+    """A step that failed, with the kind of failure, the error, and the time of the failure in ms of
+    the clock.
+    """
 
     how: Failure
     step: Step
@@ -205,29 +212,34 @@ class View:
 
     ``state`` is the key's state in the commit log: as it was read when the key was opened, or as
     this process has written it since. ``wall_ms`` is the wall-clock time when the key was opened.
+    To open a key means to fence its earlier writers, and to read its state. If a step fails, the
+    key may be opened again. Then some facts are kept, and the others are dropped.
     """
 
     state: CommitState = _NEVER_WRITTEN
     wall_ms: int = 0
-    #: Of all openings: the name of this commit, a decision that the log may have, one
-    #: that it had, and the driver's own transactions that were prepared.
+    # The following facts are kept when the key is opened again.
+    #: The unique name of this commit.
     name: str = ""
+    #: The decision of this commit that the log has or may have.
     tried: Decision | None = None
+    #: The decision of this commit that the log is known to have had.
     decided: Decision | None = None
+    #: The prepared transactions that the driver itself writes: a report, a group's offsets.
     prepared: tuple[PreparedTransaction, ...] = ()
     #: The number of openings of the key, the start of the last opening, and the time until which
     #: the key is opened again if another process opens it.
     openings: int = 0
     begun_ms: int = 0
     until_ms: int = 0
-    #: The last failed write, if it may be in the log; and whether there was any such write.
+    #: The last write, if it has failed and may be in the log; and whether there was such a write.
     unclear: Failed | None = None
     was_unclear: bool = False
     #: The open transactions of a batch whose run is not known, by the last search.
     found: frozenset[TransactionalId] = frozenset()
     searches: int = 0
 
-    # Of this opening.
+    # The following facts are dropped when the key is opened again.
     is_open: bool = False
     is_read: bool = False
     #: No write was in progress when the state was read without opening the key.
@@ -239,7 +251,8 @@ class View:
     #: known to be young.
     is_fresh: bool = False
     young_until_ms: int = 0
-    #: The transactions of ``tried``, or the error that prevents their description.
+    #: The coordinators' descriptions of the transactions of ``tried``, or the error that was raised
+    #: in place of the descriptions.
     seen: tuple[TransactionDescription, ...] | KafkaError | None = None
     #: The outcomes of the transactions of the state's decision, after they were ended.
     ended: CommitOutcomes | None = None
@@ -273,8 +286,8 @@ class View:
 
 
 class Writing(Enum):
-    """The reason for a write of the commit log. The effect of a failed write depends on this
-    reason.
+    """The reason for a write of the commit log. If the write fails, the reason determines what this
+    means for the rows of the batch.
     """
 
     DONE = "all transactions of a decision are committed"
@@ -296,7 +309,7 @@ _LAST: Final = (Writing.FORGOTTEN, Writing.RESOLVED, Writing.RESET)
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Step: read the state of the key, without fencing its writers."""
+    """Step: read the state of the key from the commit log, without fencing its writers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,8 +368,9 @@ class Write:
     """Step: write ``state`` as the state of the key. If ``state`` is None, remove the records of
     the key.
 
-    ``how`` is the result of the commit if the commit ends with this write, otherwise None. If
-    ``may_fail`` is true, the commit goes on even if this write fails.
+    ``why`` is the reason for the write. ``how`` is the result of the commit if the commit succeeds
+    with this write, otherwise None. If ``may_fail`` is true, the commit goes on even if this write
+    fails.
     """
 
     state: CommitState | None
@@ -367,10 +381,11 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Step: write ``state``, which has a decision, to the commit log. This is the commit point.
+    """Step: write ``state``, which has a decision to commit, to the commit log. This is the commit
+    point: after this write, the transactions of the decision are to be committed.
 
     The step fails if a transaction of the decision is not open, if a transaction is too near to its
-    timeout, or if a partition of the transactions has no leader.
+    timeout, or if a partition of the transactions or of the log has no leader.
     """
 
     state: CommitState
@@ -378,7 +393,8 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class PrepareOwn:
-    """Step: write the batch's report and offsets, each in a transaction of the driver itself.
+    """Step: write the report and the consumer group's offsets of the batch, each in a transaction
+    of the driver itself. These transactions stay open, and are committed with the batch.
 
     The transactional ids of these transactions contain ``number``: 0, or the number of the write in
     its block. They also contain ``name`` if several threads of one run may commit at the same time.
@@ -398,9 +414,9 @@ class AbortAll:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Step: find the open transactions of the batch.
+    """Step: find the open transactions of a batch whose run is unknown (:class:`AbortUnknown`).
 
-    With ``when_killed``, first wait until Spark has had time to kill the batch's tasks.
+    If ``when_killed`` is true, first wait until Spark has had time to kill the batch's tasks.
     """
 
     when_killed: bool = False
@@ -459,7 +475,9 @@ class EndRest:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """The last step of a goal whose work is done. ``how`` is the result of a commit."""
+    """The last step of a goal after its work is done. ``how`` is the result of a commit, and None
+    for other goals.
+    """
 
     how: Commit | None = None
 
@@ -509,7 +527,9 @@ def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) ->
 
 
 def failure_of(error: KafkaError) -> Failure:
-    """The kind of a step's failure, by the type of ``error``."""
+    """The kind of a step's failure, by the type of ``error``. FINAL for all types that have no
+    other kind.
+    """
     if isinstance(error, LogOutcomeUnknownError):
         return Failure.UNCLEAR
     if isinstance(error, LogChangedError):

@@ -1,12 +1,9 @@
 """Finds and aborts orphans. An orphan is a transaction that a crashed, killed or superseded task
 attempt left open.
 
-Owns: the search, and the abort. Never: the rule which run may decide about a transaction
-(``ownership.py``).
-
-Two kinds of open transactions may be aborted here. The first kind are transactions that no decision
-names, and whose run can't commit any more. The second kind are transactions of the run that
-performs the sweep.
+Two kinds of open transactions may be aborted here, if no decision names them. The first kind are
+transactions of a run that can't commit any more: ``CommitState.standing`` has the rule for that.
+The second kind are transactions of the run that performs the sweep.
 
 An orphan blocks every read_committed consumer of its partitions until it times out. The EndTxn for
 an orphan has the producer id and epoch that the coordinator reports
@@ -48,9 +45,10 @@ _S = TransactionState
 def open_ids(
     client: TransactionClient, key: str, deadline_ms: int, mine: Callable[[TransactionalId], bool]
 ) -> set[TransactionalId]:
-    """The open transactions of ``key`` for which ``mine`` is true.
+    """Returns the ids of the open transactions of ``key`` for which ``mine`` returns True.
 
-    Waits for brokers that don't respond: a run that is missing in the result would not be aborted.
+    Brokers that don't respond are tried again for some seconds, because a run that is missing in
+    the result would not be aborted. If a broker still does not respond, a warning is logged.
     """
     return {
         one
@@ -69,11 +67,11 @@ def sweep(
     spared: str = "",
     patient: bool = False,
 ) -> tuple[tuple[str, ...], bool]:
-    """Aborts the open transactions of ``key`` for which ``is_orphan`` is true, except the ids in
-    ``keep``.
+    """Aborts the open transactions of ``key`` for which ``is_orphan`` returns True, except the ids
+    in ``keep``.
 
-    Returns the ids of the aborted transactions. Also returns whether the run with the id ``spared``
-    has open transactions that are not in ``keep``.
+    Returns two values. The first value has the ids of the aborted transactions. The second value is
+    True if the run with the id ``spared`` has open transactions that are not in ``keep``.
 
     Only transactions of exactly this key are aborted. For the key "a", a transaction of the key
     "a.b" is not touched. With ``patient``, brokers that can't be reached are tried again for some
@@ -105,10 +103,11 @@ def sweep(
 def _listed(
     client: TransactionClient, key: str, deadline_ms: int, *, patient: bool
 ) -> dict[TransactionalId, TransactionState]:
-    """The transactional ids of exactly this key that are in the state Ongoing or Empty, with their
-    states.
+    """Requests the transactional ids of ``key`` that are in the state Ongoing or Empty, from all
+    brokers. Returns the state by id.
 
-    If a broker does not respond, its transactions are missing, and a warning is logged.
+    Ids of other keys that begin with the same text are left out. If a broker does not respond, its
+    transactions are missing, and a warning is logged.
     """
     found = client.open_transactions(key + SEPARATOR, deadline_ms, idle=True, patient=patient)
     if found.silent:
@@ -135,7 +134,8 @@ def warn_unseen(key: str, what: str) -> None:
 
 
 def is_orphan(one: TransactionalId, step: Sweep, state: CommitState) -> bool:
-    """Whether ``step`` aborts transaction ``one``, if it is open and no decision names it.
+    """Whether ``step`` aborts the transaction ``one`` of a task, if the transaction is open and no
+    decision names it.
 
     The commit log may have a later state than ``state`` when the EndTxn arrives. So the result is
     True only if the transaction's run can't commit it in any later state

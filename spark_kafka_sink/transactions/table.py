@@ -10,8 +10,7 @@ read its state. The *owner* of a key is the run that may commit its batches. Whe
 the key over, the earlier owner is *superseded*: its commits are refused. Each take-over raises the
 *generation*, a number in the state of the key.
 
-Owns: :func:`next_step`, a pure function of a goal and a view. Never: the performing of a step
-(``committer.py``), a broker, a clock, a log line.
+:func:`next_step` is a pure function of a goal and a view. ``committer.py`` performs the steps.
 """
 
 from __future__ import annotations
@@ -98,7 +97,8 @@ from spark_kafka_sink.transactions.steps import (
 )
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, is_once, parse
 
-#: The least number of openings of a key while other processes keep opening it.
+#: If other processes keep opening a key, this process opens the key at least so often, even if
+#: max.block.ms is over.
 MOST_OPENINGS: Final = 5
 #: The same number while the outcome of a write is unknown: the next attempt finds the outcome, and
 #: may write, too.
@@ -108,7 +108,8 @@ LEADER_MS: Final = 500
 #: The reasons for which an operator's command leaves a transaction open.
 DECIDED: Final = "its batch is decided"
 OWNED: Final = "its run is the owner in the commit log"
-#: The failures that count only when the log's leader has confirmed the state.
+#: The failures that depend on the state of the key. The leader of the log's partition must confirm
+#: the state before the caller gets such a failure.
 _BY_THE_LOG: Final = (Commit.NOT_VISIBLE, Commit.PARTIAL, Commit.NOT_REACHED)
 #: The fate of a decision's transactions when a write with this purpose has failed.
 _FATES: Final = {

@@ -1,8 +1,7 @@
 """The transactional ids of exactly-once: formatting and parsing. Pure functions.
 
-Owns: the format of an id (docs/design/commit-protocol.md, "Names"), the rules for prefixes and
-names, the key of an id. Never: the rule when a worker may use an id again
-(``transactional_producers.py``), a broker.
+docs/design/commit-protocol.md ("Names") describes the format of an id. The rule when a worker may
+use an id again is in ``transactional_producers.py``.
 
 An id contains the generation that its key had in the commit log when the batch was planned. The
 generation is a number. It grows when another run takes over the key. An open transaction of an
@@ -31,11 +30,14 @@ _PLANNED = re.compile(r"g(0|[1-9][0-9]{0,18})\.(.+)")
 
 @dataclass(frozen=True, slots=True)
 class TransactionalId:
-    """The transactional id of a task's transaction, in parts.
+    """The transactional id of a transaction that a task or the driver writes, in parts.
 
-    ``run`` is the run id of a stream. For a batch job it is a random id that planning creates.
-    ``planned`` is the key's generation in the commit log at planning. The generation is a number
-    that grows when another run takes over the key.
+    ``key`` is the name of the query or the job in the commit log. ``run`` is the run id of a
+    stream. For a batch job it is a random id that planning creates. ``worker`` identifies the
+    Python worker process of the task. For a transaction that the driver itself writes, ``worker``
+    is "report" or "offsets", perhaps with more parts. ``number`` distinguishes several ids of one
+    worker. ``planned`` is the key's generation in the commit log at planning. The generation is a
+    number that grows when another run takes over the key.
     """
 
     key: str
@@ -75,8 +77,9 @@ def check_part(option: str, value: str) -> str:
 
 
 def parse(text: str) -> TransactionalId | None:
-    """Parses the transactional id of a task. Returns None for any other id, such as the id that
-    writes the commit log, or another client's id.
+    """Parses the transactional id of a task, or of a transaction with a report or offsets that the
+    driver writes. Returns None for any other id, such as the id that writes the commit log, or
+    another client's id.
     """
     *names, number = text.split(SEPARATOR)
     if not 3 <= len(names) <= 4:
@@ -91,17 +94,18 @@ def parse(text: str) -> TransactionalId | None:
 
 
 def log_key(prefix: str, name: str | None = None) -> str:
-    """The key in the commit log: ``prefix`` for a stream, and ``prefix~name`` for batch jobs and
-    ``foreach_batch``.
+    """The key of a query or a job in the commit log: ``prefix`` for a stream, and ``prefix~name``
+    for batch jobs, ``foreach_batch`` and ``transaction``.
 
-    ``name`` is the job's txnAppId, or the name of the ``foreach_batch``. A job without txnAppId
-    gets a unique name. So different jobs have different keys, and don't fence each other.
+    ``name`` is the job's txnAppId, or the first argument of ``foreach_batch`` or ``transaction``. A
+    job without txnAppId gets a unique name. So different jobs have different keys, and don't fence
+    each other.
     """
     return prefix if name is None else f"{prefix}{SEPARATOR}{name}"
 
 
 def prefix_of_key(key: str) -> str:
-    """The prefix in ``key``: the inverse of :func:`log_key`."""
+    """The value of transactionalIdPrefix that ``key`` begins with: all before the first ``~``."""
     return key.split(SEPARATOR, 1)[0]
 
 
@@ -127,5 +131,7 @@ def check_id(key: str) -> str:
 
 
 def is_drivers(text: str) -> bool:
-    """Whether ``text`` is an id from :func:`log_id`, or begins with an id from :func:`check_id`."""
+    """Whether the transactional id ``text`` belongs to a driver, but not to a batch: the id writes
+    the commit log (:func:`log_id`), or checks rights (:func:`check_id`).
+    """
     return text.endswith(log_id("")) or check_id("") in text

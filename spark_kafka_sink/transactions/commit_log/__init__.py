@@ -1,9 +1,9 @@
-"""The commit log: a topic with the driver's decisions. It has one state for each key, and each
-state is written in a transaction.
-
-Owns: the topic and its records. Never: the meaning of a state (``transactions/commit_state.py``).
+"""The commit log: a topic in which the driver records its decisions to commit. The topic has one
+state for each key, and each state is written in a transaction. A key is the name of a query or a
+job.
 
 ``commit_log`` reads and replaces the state of a key. It uses ``log_reader``, which reads a
-partition to its end, and ``log_writer``, which writes one transaction per change. ``log_parts`` is
-the format of the records.
+partition to its end, and ``log_writer``, which writes one transaction for each change.
+``log_parts`` has the format of the records. ``transactions/commit_state.py`` has the meaning of a
+state.
 """

@@ -1,8 +1,9 @@
 """The commit log: a compacted topic in the cluster that the data goes to.
 
-Owns: :class:`CommitLog` and its sessions, the topic's creation and its configs, the partition of a
-key. Never: a decision (``transactions/committer.py``), the format of records (``log_parts.py``),
-the requests (``log_reader.py``, ``log_writer.py``).
+:class:`CommitLog` creates the topic, checks its configs, and reads the state of a key.
+:class:`LogSession` replaces the state of one key. ``log_reader.py`` and ``log_writer.py`` create
+the requests, and ``log_parts.py`` the records. ``transactions/committer.py`` decides when a state
+is written.
 
 The log is in the same cluster as the data. So a client that can write the data can also reach the
 log, and needs no other credentials. A new writer fences earlier writers with InitProducerId. So no
@@ -74,8 +75,9 @@ _log = logging.getLogger(__name__)
 
 
 class LogRead(NamedTuple):
-    """The result of :meth:`CommitLog.read`. If ``settled`` is False, a transaction that writes the
-    key was still open, and ``state`` is the state before that transaction.
+    """The result of :meth:`CommitLog.read`. ``state`` is None if the log does not have the key. If
+    ``settled`` is False, a transaction that writes the key was still open, and ``state`` is the
+    state before that transaction.
     """
 
     state: CommitState | None
@@ -84,10 +86,13 @@ class LogRead(NamedTuple):
 
 class CommitLog:
     """The commit log: the compacted topic ``topic``, with one state for each key. A key is the name
-    of a query or a job (``transactional_ids.log_key``).
+    of a query or a job (``transactional_ids.log_key``). If the topic is missing, the first method
+    that needs it creates it. :meth:`damage` and :meth:`states` do not create it.
 
-    In addition to the errors of each method, every method may raise ConfigError for a topic that is
-    not compacted, and an AuthorizationError that names the topic and the missing rights.
+    In addition to the errors of each method, a method may raise ConfigError for a topic that is not
+    compacted, an AuthorizationError that names the topic and the missing rights, KafkaTimeoutError
+    after the deadline, and CommitLogError for records that can't be decoded. A document of more
+    than ``piece_bytes`` bytes is split into several records.
     """
 
     def __init__(
@@ -111,8 +116,8 @@ class CommitLog:
     def read(self, key: str, deadline_ms: int) -> LogRead:
         """Reads the newest committed state of ``key``.
 
-        Fences no writer. If a transaction that writes the key is open, waits for its end only
-        briefly.
+        Fences no writer. If a transaction that writes the key is open, waits for its end for at
+        most half a second.
         """
         tp, topic_id = self._partition(key, deadline_ms)
         read = partial(self._read, key, tp, topic_id, deadline_ms)
@@ -120,10 +125,12 @@ class CommitLog:
         return LogRead(_decoded(key, snapshot), snapshot.next_offset >= snapshot.end)
 
     def damage(self, key: str, deadline_ms: int) -> CommitLogError | None:
-        """Tries to decode the records of ``key``. Returns the error if that fails, otherwise None.
+        """Tries to decode the state of ``key``. Returns the error if the state can't be decoded,
+        otherwise None.
 
         Also returns None if the key has no records, or if the topic is missing. Raises
-        NewerStateError for a state that a newer version of this package has written.
+        NewerStateError for a state that a newer version of this package has written. Raises
+        CommitLogError if a record batch in the key's partition is damaged.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
@@ -142,9 +149,9 @@ class CommitLog:
     def remove(self, key: str, deadline_ms: int) -> None:
         """Fences the writers of ``key``, and removes all records of the key, without decoding them.
 
-        Writes a tombstone even if no record of the key was found. A deposed leader may have
-        returned old records, and it does not accept the tombstone. A deposed leader is a broker
-        that no longer leads the partition, and does not know that. Raises the same errors as
+        Writes a tombstone even if no record of the key was found, because a deposed leader may have
+        returned old records. A deposed leader is a broker that no longer leads the partition, and
+        does not know that. It does not accept the tombstone. Raises the same errors as
         :meth:`LogSession.write`.
         """
         snapshot, writer, is_newest = self._fenced(key, deadline_ms)
@@ -157,18 +164,19 @@ class CommitLog:
         writer.commit(lambda _: gone, deadline_ms, before_its_end)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
-        """Opens a session, which then is the only writer of ``key``.
+        """Opens a session with the newest state of ``key``. The session then is the only writer of
+        the key.
 
         First InitProducerId fences every earlier writer of the key, and aborts the transaction that
-        a crashed writer left open. Then the session reads the key's partition to its end.
+        a crashed writer left open. Then the key's partition is read to its end.
         """
         return LogSession(key, *self._fenced(key, deadline_ms), self._piece_bytes)
 
     def keep(self, session: LogSession) -> None:
-        """Stores a session, so that the next commit of this process can use it without opening the
-        key again.
+        """Stores a session for a minute, so that the next commit of this process can use the
+        session without opening the key again.
 
-        Called only after a successful write of the session.
+        This method may be called only after a successful write of the session.
         """
         topic_id = self._client.loop.cluster.topic_ids.get(self._topic)
         until_ms = self._client.clock.now_ms() + _KEPT_MS
@@ -178,12 +186,12 @@ class CommitLog:
             del self._kept[next(iter(self._kept))]
 
     def kept(self, key: str) -> LogSession | None:
-        """Removes from the cache the session that :meth:`keep` has stored for ``key``, and returns
-        it.
+        """Returns the session that :meth:`keep` has stored for ``key``, and removes it from the
+        cache.
 
-        Returns None if there is no session, if it is too old, or if the topic was deleted and
-        created again. Another process may have fenced the session since it was stored. Then the
-        next write of the session fails.
+        Returns None if there is no session, if it was stored more than a minute ago, or if the
+        topic was deleted and created again. Another process may have fenced the session since it
+        was stored. Then the next write of the session fails.
         """
         session, topic_id, until_ms = self._kept.pop(key, (None, None, 0))
         is_same = topic_id == self._client.loop.cluster.topic_ids.get(self._topic)
@@ -193,7 +201,7 @@ class CommitLog:
         self, key: str, deadline_ms: int
     ) -> tuple[LogSnapshot, LogWriter, Callable[[int, int], bool]]:
         client = self._client
-        self._kept.pop(key, None)  # it is shut out
+        self._kept.pop(key, None)  # InitProducerId fences this session
         tp, topic_id = self._partition(key, deadline_ms)
         timeout_ms = lease_ms(client.config.transaction_timeout_ms)
         producer = client.init_producer_id(log_id(key), timeout_ms, deadline_ms)
@@ -253,11 +261,12 @@ class CommitLog:
         wait_ms: int | None = None,
     ) -> LogSnapshot:
         """Calls ``read`` again and again, until each transaction that was open at the first call
-        has ended.
+        has ended. Returns the last result.
 
         Such a transaction usually ends within milliseconds, unless a broker is lost. With
         ``wait_ms``, the wait ends after that time, and the last result is returned. If ``wait_ms``
-        is None, the wait ends at the deadline with KafkaTimeoutError.
+        is None, the wait ends at the deadline with KafkaTimeoutError. ``name`` is a key or a
+        prefix, for the text of this error.
         """
         clock = self._client.clock
         until = deadline_ms if wait_ms is None else min(deadline_ms, clock.now_ms() + wait_ms)
@@ -309,8 +318,8 @@ class CommitLog:
         return PARTITIONS if count >= PARTITIONS else 1
 
     def _find_or_create(self, deadline_ms: int, *, create: bool = True) -> bool:
-        """Finds the topic, or creates it, and checks its configs. With ``create`` False, a missing
-        topic is not created, and the result is False.
+        """Finds the topic, or creates it, and checks its configs. Returns True. If ``create`` is
+        False, a missing topic is not created, and the result is False.
         """
         client, topic = self._client, self._topic
         try:
@@ -337,10 +346,8 @@ class CommitLog:
         return True
 
     def check_creation(self, deadline_ms: int) -> None:
-        """Checks whether this principal could create the topic, without creating it
-        (``validate_only``).
-
-        Raises the errors that the creation would raise.
+        """Checks that this principal could create the topic, without creating it
+        (``validate_only``). Raises the errors that the creation would raise.
         """
         try:
             self._create(deadline_ms, validate_only=True)
@@ -410,12 +417,13 @@ class _ConfirmedError(Exception):
 
 
 class LogSession:
-    """The only writer of a key, until another process opens a session for the key and so fences
-    this session.
+    """The only writer of the key ``key``, until another process opens a session for the key and so
+    fences this session.
 
-    ``state`` was read after every earlier writer was fenced. It is empty if the key has no record.
-    After an error of :meth:`write`, this session can't be used any more, and the caller must open a
-    new session.
+    ``state`` was read after every earlier writer was fenced, or is the state that this session has
+    written since. It is empty if the key has no record. After an error of :meth:`write`, this
+    session can't be used any more, and the caller must open a new session. ``lease_ms`` is the
+    timeout of the transactions with which the session writes.
 
     ``is_newest`` is called during the first write: after the record is produced, and before its
     transaction is committed. The arguments are the record's offset and the deadline. It returns
@@ -465,7 +473,7 @@ class LogSession:
         """Replaces the state of the key durably, in one transaction of the log. If ``state`` is
         None, removes the key.
 
-        Writes at least one record. Parts of the state that have not changed are not written again.
+        Writes at least one record. Records that would not change are not written again.
         ``check`` is called when the records are in the log, but not committed yet. If ``check``
         raises an exception, the records are not committed. If this process stops before it ends the
         transaction, a broker aborts the transaction after a timeout of seconds (``lease_ms``).

@@ -4,8 +4,8 @@ A state consists of *documents*. One document is the state itself. The writes in
 ``spark_kafka_sink.transaction`` block are decided together, and each write that was recorded has a
 document of its own. A large document is split into several records.
 
-Owns: the keys and the values of these records (docs/design/commit-protocol.md, "The topic"); pure
-functions. Never: the meaning of a state (``transactions/commit_state.py``), a topic.
+This module has pure functions from documents to records and back. docs/design/commit-protocol.md
+("The topic") describes the format. ``transactions/commit_state.py`` has the content of a document.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ def key_of(record_key: bytes) -> bytes:
 
 
 def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[bytes, bytes]:
-    """The documents of a state, by the record key of each document's first record.
+    """Returns the documents of a state, by record key. If a document is split into several records,
+    this is the key of its first record.
 
-    For the key ``b"orders"``, the state itself is under ``b"orders"``. ``parts`` are the recorded
-    writes of a ``spark_kafka_sink.transaction`` block. They are under ``b"orders#w0"``,
-    ``b"orders#w1"`` and so on.
+    For the key ``b"orders"``, the record key of ``state`` is ``b"orders"``. ``parts`` are the
+    recorded writes of a ``spark_kafka_sink.transaction`` block. Their record keys are
+    ``b"orders#w0"``, ``b"orders#w1"`` and so on. If ``state`` is None, the result has only
+    ``parts``.
     """
     named = {} if state is None else {key: state}
     return named | {_part_key(key, n): part for n, part in enumerate(parts)}
@@ -59,10 +61,12 @@ def changes(
     revision: int,
     limit: int = PIECE_BYTES,
 ) -> dict[bytes, bytes | None]:
-    """The records to write, by record key, so that the log has exactly ``documents`` afterwards.
+    """Returns the records to write, by record key, so that the log has exactly ``documents``
+    afterwards.
 
-    ``records`` are the records of the key that the log has now. Unchanged documents are not written
-    again. A value of None is a tombstone, which removes a record from the log.
+    ``records`` are the records of the key that the log has now. ``documents`` is a result of
+    :func:`documents`. Unchanged documents are not written again. A value of None is a tombstone,
+    which removes a record from the log. ``revision`` and ``limit`` are arguments of :func:`cut`.
     """
     written: dict[bytes, bytes | None] = {}
     kept: set[bytes] = set()
@@ -82,10 +86,11 @@ def cut(
     Returns the records by record key.
 
     The record keys of the document ``b"orders"`` are ``b"orders"``, ``b"orders#1"``,
-    ``b"orders#2"``. ``revision`` is in each record, so that records of different writes are not
-    joined.
+    ``b"orders#2"``. ``revision`` is a number that no other write of the key has. If the document is
+    split, each record contains this number, so that :func:`join` does not join records of different
+    writes.
     """
-    # (A document that begins like a piece would be read as one.)
+    # (A document with the beginning of a split record would be read as a split record.)
     if len(document) <= limit and not document.startswith(_PIECE):
         return {name: document}
     count = -(-len(document) // limit)
@@ -109,7 +114,7 @@ def join(name: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
 
 def _read(name: bytes, records: Mapping[bytes, bytes]) -> tuple[bytes | None, set[bytes]]:
     """Joins the records of the document ``name``. Returns the document, and the keys of all its
-    records.
+    records. If there is no such document, returns None and an empty set.
     """
     first = records.get(name)
     if first is None or not first.startswith(_PIECE):

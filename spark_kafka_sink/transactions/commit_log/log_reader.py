@@ -1,7 +1,7 @@
 """Reads keys of the commit log, up to the end of their partition.
 
-Owns: :class:`LogSnapshot` (the records of some keys, and the offset up to which they were read),
-:class:`LogReader`. Never: the meaning of a record (``log_parts.py``), a write.
+:class:`LogReader` returns a :class:`LogSnapshot`: the records of some keys, and the offset up to
+which they were read. It does not decode the records: ``log_parts.py`` joins them to documents.
 
 **The end** is the high watermark in the response to ListOffsets. The high watermark in a Fetch
 response may be too low if the leader was just elected. ListOffsets fails until such a leader has
@@ -60,23 +60,27 @@ class LogSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """Selects the records of the key ``key``. If ``prefix`` is true, also selects the records of
-    every key that begins with ``key`` and a separator.
+    """Selects the records of the key ``key`` of the commit log. If ``prefix`` is true, also selects
+    the records of every key that begins with ``key`` and the separator ``~``.
 
-    Batches of other keys are not decompressed. So a corrupt batch of another key does no harm.
+    The records of a batch are decoded only if the decompressed batch contains the bytes of ``key``.
+    So a malformed record of another key does no harm. But if a batch has a wrong checksum, or can't
+    be decompressed, no key of its partition can be read.
     """
 
     key: bytes
     prefix: bool = False
 
     def takes(self, record_key: bytes) -> bool:
+        """Whether the record with the key ``record_key`` is selected."""
         key = key_of(record_key)
         return key == self.key or (self.prefix and key.startswith(self.key + SEPARATOR.encode()))
 
 
 class LogReader:
-    """Reads the commit log's topic. ``rights`` is a text that lists the rights that a reader needs.
-    It becomes a part of the hint of an AuthorizationError.
+    """Reads partitions of the commit log's topic with the connections of ``client``. ``rights`` is
+    a text that lists the rights that a reader needs. The hint of an AuthorizationError contains
+    ``rights``.
     """
 
     def __init__(self, client: TransactionClient, rights: str) -> None:
@@ -86,11 +90,11 @@ class LogReader:
     def read_keys(
         self, tp: TopicPartition, wanted: KeyFilter, snapshot: LogSnapshot, deadline_ms: int
     ) -> LogSnapshot:
-        """Reads from the end of ``snapshot`` to the current end of the partition. Returns the new
-        snapshot.
+        """Reads from ``snapshot.next_offset`` to the current end of the partition. Returns the new
+        snapshot. If the log does not have this offset any more, the whole partition is read.
 
         Only records that ``wanted`` selects are kept. Raises KafkaTimeoutError if the leader does
-        not respond in time.
+        not respond in time, and CommitLogError for a batch that can't be read (:class:`KeyFilter`).
         """
         # (Also of an empty log: a missing right to READ is an error now, not at the first start
         # that finds a record.)
@@ -112,7 +116,7 @@ class LogReader:
         deadline_ms: int,
         fetched: FetchedPartition | None = None,
     ) -> LogSnapshot:
-        """Reads the partition from the end of ``snapshot`` up to ``end``, and returns the new
+        """Reads the partition from ``snapshot.next_offset`` up to ``end``, and returns the new
         snapshot.
 
         ``fetched`` is the response to the Fetch that was sent together with the request for
@@ -155,9 +159,10 @@ class LogReader:
         reached.
 
         ``ahead`` is a response that was already fetched. Batches without a transaction are skipped.
-        This package writes none to the log, and another client's batches must not make the keys of
-        the partition unreadable. Raises CommitLogError if a batch with a wanted key can't be
-        decoded, and KafkaTimeoutError after the deadline.
+        This package writes no such batch to the log, and batches of other clients must not make the
+        keys of the partition unreadable. Raises CommitLogError for a damaged batch, and for a
+        malformed record in a batch that may have a wanted key. Raises KafkaTimeoutError after the
+        deadline.
         """
         attempts = 0
         while first < end:

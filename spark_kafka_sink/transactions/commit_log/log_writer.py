@@ -1,9 +1,6 @@
 """Writes records to the commit log, in one transaction for each change of a key.
 
-Owns: :class:`LogWriter`: the transactions of one transactional id on one partition, one after
-another. Never: the meaning of a record, a read (``log_reader.py``), other writers.
-
-The steps of one write are:
+A :class:`LogWriter` writes one key, with one transactional id. The steps of one write are:
 
 1. AddPartitionsToTxn, only with transactions of version 1.
 2. Produce, with one or more batches. A Produce request without a definite response is sent again
@@ -62,10 +59,12 @@ _ABORT_MS: Final = 1_000
 
 @dataclass(slots=True, eq=False)
 class LogWriter:
-    """Writes to one partition of the log, one transaction after another, with one transactional id.
-    Not usable after an error.
+    """Writes to the partition ``tp`` of the commit log, one transaction after another, with the
+    transactional id ``id``. After a failed write, the writer can't be used any more.
 
-    ``producer`` is the producer id and epoch that InitProducerId has returned.
+    ``producer`` is the producer id and epoch that InitProducerId has returned. ``version`` is the
+    version of the transactions (2 with KIP-890, otherwise 1), and ``timeout_ms`` is their timeout.
+    ``rights`` is a text for the hint of an AuthorizationError.
     """
 
     client: TransactionClient
@@ -95,13 +94,13 @@ class LogWriter:
         deadline_ms: int,
         check: Callable[[int], None],
     ) -> Mapping[bytes, bytes | None]:
-        """Writes records in one transaction, and returns them by record key. Either all are written
-        or none.
+        """Writes records in one transaction, and returns them by record key. All of them are
+        committed, or none is.
 
-        ``records_of`` is called with a number that no other write of the log has, and returns the
-        values by record key. A value of None is a tombstone. ``check`` is called before EndTxn,
-        with the offset of the first record. The offset is -1 if the broker did not return it. If
-        ``check`` raises an exception, nothing is written.
+        ``records_of`` is called with a number that no other write with this transactional id has,
+        and returns the values by record key. A value of None is a tombstone. ``check`` is called
+        after Produce and before EndTxn, with the offset of the first record. The offset is -1 if
+        the broker did not return it. If ``check`` raises an exception, nothing is written.
 
         Raises LogOutcomeUnknownError if it is unknown whether the records are written. After any
         other KafkaError, such as LogChangedError, nothing is written.

@@ -1,7 +1,10 @@
 """The commands with which operators inspect and change the state of exactly-once. Writes of the
 sink don't use this package.
 
-Owns: ``inspection`` (the state of a prefix at brokers and in the commit log), ``blockers`` and
-``held_partitions`` (the open transactions of a topic, and the consumer groups that wait for them),
-``operator`` (commit, abort, sweep, resolve, reset). Never: a terminal, a question (``cli/txn``).
+* ``inspection``: the open transactions and the commit-log states of one transactionalIdPrefix.
+* ``blockers`` and ``held_partitions``: the open transactions of a topic, and the consumer groups
+  that wait for them.
+* ``operator``: commit, abort, sweep, resolve, reset.
+
+This package prints nothing, and asks no questions: the package ``cli/txn`` does that.
 """

@@ -1,7 +1,7 @@
 """Finds the open transactions of a topic, which block its read_committed consumers.
 
-Owns: the search for open transactions of any client, and the advice how to end each of them. Never:
-ending a transaction. The requests come from KIP-664: DescribeProducers to the partition leaders,
+This module searches for open transactions of any client, and advises how to end each of them. It
+ends no transaction. The requests come from KIP-664: DescribeProducers to the partition leaders, and
 ListTransactions to the coordinators.
 """
 
@@ -38,14 +38,15 @@ from spark_kafka_sink.transactions.transactional_ids import is_drivers, is_once,
 
 
 class Whose(StrEnum):
-    """The kind of client that an open transaction belongs to. The command lists transactions in the
-    order of these members.
+    """The kind of client that an open transaction belongs to. ``kprod txn blockers`` lists
+    transactions in the order of these members.
     """
 
-    #: A run that another run has replaced: no driver ends the transaction.
+    #: A run that may not commit any more: another run has replaced it, or it was aborted.
     ORPHAN = "orphan"
     #: A run that is not in the log: it is dead, or has not committed anything yet.
     UNKNOWN = "not in the log"
+    #: A decision to commit names the transaction.
     DECIDED = "decided"
     #: No coordinator lists the transaction.
     HANGING = "hanging"
@@ -58,14 +59,16 @@ class Whose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """An open transaction in ``topic``. Its producer id and epoch identify it.
+    """An open transaction in ``topic``, which blocks read_committed consumers. Its producer id and
+    epoch identify it.
 
     * ``starts``: the offset of its first record, by partition.
     * ``held``: the partitions in which it is the oldest open transaction, so that it determines the
       last stable offset.
     * ``transactional_id``: None if no coordinator lists the transaction as open.
     * ``found``: its coordinator's description, or None.
-    * ``standing``: whether its run may still commit. None for another client's transaction.
+    * ``standing``: whether its run may still commit. None if the transaction belongs to no run: it
+      writes the commit log, or belongs to another client.
     * ``decided``: the decision that names it, or None.
     * ``age_ms``: its age in milliseconds by this machine's clock. None if it is unknown.
     * ``committed``: usually None. If the coordinator shows the transaction as committed, although a
@@ -97,7 +100,7 @@ class Blocker:
 
     @property
     def owner(self) -> str:
-        """The text that describes the owner of the transaction for the operator."""
+        """A text for the operator that describes the client to which the transaction belongs."""
         if self.whose is Whose.DECIDED and self.decided is not None:
             return f"batch {self.decided.number} of {self.decided.key}, which is decided"
         if self.committed is not None:
@@ -106,7 +109,7 @@ class Blocker:
 
     @property
     def advice(self) -> str:
-        """The text that advises the operator how to end the transaction, usually with a command."""
+        """A text for the operator that says how to end the transaction, usually with a command."""
         name = self.transactional_id
         if name is None:
             partition, offset = min(self.starts.items())
@@ -210,13 +213,14 @@ def blockers(
 def _producers_with_ids(
     client: TransactionClient, partitions: Sequence[TopicPartition], deadline_ms: int
 ) -> tuple[Mapping[TopicPartition, Sequence[ProducerState]], Mapping[int, str]]:
-    """Finds the producers that have an open transaction in ``partitions``. Returns them by
-    partition, and their transactional ids by producer id.
+    """Finds the producers that have an open transaction in ``partitions``. Returns two values: the
+    producers by partition, and their transactional ids by producer id.
 
     The ids come from the coordinators. A producer without an id has a hanging transaction: the
-    partition shows it as open, and no coordinator does. But a transaction may also end between the
-    request to the leader and the request to the coordinators. So the leader is requested a second
-    time for producers without an id, and only those that it still shows are returned::
+    partition's leader shows the transaction as open, and no coordinator does. But a transaction may
+    also end between the request to the leader and the request to the coordinators. So the leader
+    gets a second request for the producers without an id. If the leader then does not show such a
+    producer any more, the producer is left out::
 
         leader: producer 7 is open       coordinator: EndTxn, markers are written, complete
         coordinators: 7 is not open      leader, again: 7 is not open
@@ -243,7 +247,9 @@ def _is_there(one: ProducerState, again: Sequence[ProducerState]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A transaction as its coordinator and the commit log show it."""
+    """A transaction as its coordinator and the commit log show it. ``found``, ``standing`` and
+    ``decided`` are explained at :class:`Blocker`.
+    """
 
     found: TransactionDescription
     standing: Standing | None

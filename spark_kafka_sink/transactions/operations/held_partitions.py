@@ -1,8 +1,8 @@
-"""The partitions that an open transaction blocks. For each of them, the number of offsets that
-can't be read yet, and the consumer groups that wait for these.
+"""Describes the partitions that an open transaction blocks: how many offsets read_committed
+consumers can't read yet, and which consumer groups wait for these offsets.
 
-Owns: :class:`HeldPartition`, and the requests ListOffsets, ListGroups and OffsetFetch. Never: the
-owner of the transaction (``blockers.py``).
+This module sends the requests ListOffsets, ListGroups and OffsetFetch. ``blockers.py`` finds the
+client to which the transaction belongs.
 
 The host of a transaction's client is not shown, because no API of Kafka returns it.
 """
@@ -35,10 +35,10 @@ class HeldPartition:
     """A partition in which read_committed consumers can't read beyond ``offset``, the last stable
     offset.
 
-    ``behind`` is the number of offsets after it. ``groups`` are the consumer groups that will be
-    blocked: they have members, and have committed ``offset`` or less. The value for each group is
-    the number of offsets that it can still read. Groups that the principal may not describe are
-    missing.
+    ``behind`` is the number of offsets from ``offset`` to the high watermark. ``groups`` are the
+    consumer groups that are blocked or soon will be: they have members, and have committed
+    ``offset`` or a lower offset. The value for each group is the number of offsets that the group
+    can still read. Groups that the principal may not describe are missing.
     """
 
     partition: int
@@ -51,6 +51,7 @@ def held_partitions(
     client: TransactionClient, stable: Mapping[TopicPartition, int], deadline_ms: int
 ) -> tuple[HeldPartition, ...]:
     """Describes the partitions in ``stable``, a map of each partition to its last stable offset.
+    The result has the same order.
 
     Raises KafkaTimeoutError, and AuthorizationError if the offsets of a partition may not be read.
     Brokers before 3.0 can't list groups by state; the results then have no groups.

@@ -1,7 +1,7 @@
 """Shows operators the open transactions and the commit-log states under one transactionalIdPrefix.
 
-Owns: :class:`Inspector`, and its results: open transactions, and keys of the log. Never: a change
-(``operator.py``), a terminal. Writes of the sink don't use this module.
+:class:`Inspector` reads open transactions from the brokers, and states from the commit log. It
+changes nothing: ``operator.py`` does that. Writes of the sink don't use this module.
 
 Reading fences no driver. So a driver may change the state right after it was read. An operator's
 change therefore first fences the drivers, and then reads the state again.
@@ -30,7 +30,7 @@ from spark_kafka_sink.transactions.transactional_ids import (
     prefix_of_key,
 )
 
-#: Keys that an error lists; it has the number of all.
+#: The maximum number of keys that an error lists. The error also has the number of all keys.
 _NAMED: Final = 8
 #: The states in which a consumer waits.
 OPEN: Final = (TransactionState.ONGOING, *ENDING)
@@ -38,7 +38,9 @@ OPEN: Final = (TransactionState.ONGOING, *ENDING)
 
 @dataclass(frozen=True, slots=True)
 class DecidedBy:
-    """The decision that names a transaction: its key and the number of its batch."""
+    """The decision to commit that names a transaction: the key of the commit log that has the
+    decision, and the number of the decided batch.
+    """
 
     key: str
     number: int
@@ -62,7 +64,9 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class DecidedTransaction:
-    """A transaction of a decided batch, as its coordinator describes it now, and its outcome."""
+    """A transaction of a decided batch, with its coordinator's description ``found`` and its
+    outcome. The description was requested when the report was created.
+    """
 
     transaction: PreparedTransaction
     found: TransactionDescription
@@ -81,12 +85,14 @@ class KeyReport:
     transactions: tuple[DecidedTransaction, ...] = field(default=(), repr=False)
 
     def with_outcome(self, *outcomes: Outcome) -> tuple[DecidedTransaction, ...]:
+        """The transactions that have one of ``outcomes``."""
         return tuple(t for t in self.transactions if t.outcome in outcomes)
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The open transactions and the keys of one prefix.
+    """The open transactions of tasks, and the states of the keys in the commit log, for one
+    transactionalIdPrefix.
 
     ``keys`` is None if the commit log's topic is missing. ``silent`` are the brokers that did not
     respond: their open transactions are missing in ``open``.
@@ -113,10 +119,11 @@ class Inspector:
         self._client = client
 
     def overview(self, prefix: str) -> Overview:
-        """Reads the open transactions of ``prefix``, oldest first, and its keys in the commit log.
+        """Reads the open transactions of ``prefix``, oldest first, and the states of its keys in
+        the commit log.
 
-        Raises ConfigError if the prefix is illegal. Also raises KafkaTimeoutError and
-        AuthorizationError.
+        Raises ConfigError if the prefix is illegal. Raises AuthorizationError if a right is
+        missing, and KafkaTimeoutError if no definite response arrives in time.
         """
         check_part("PREFIX", prefix)
         # A broker silently omits from a list what we may not see; describing an id raises.
@@ -151,8 +158,8 @@ class Inspector:
         return tuple(sorted(result, key=lambda t: (-(t.age_ms or 0), str(t.id))))
 
     def describe(self, name: str) -> tuple[KeyReport, ...]:
-        """The report of the key ``name``, such as ``kprod~nightly``. If ``name`` is only a prefix,
-        the reports of all keys with that prefix.
+        """Returns the report of the key ``name``, such as ``kprod~nightly``. If ``name`` has no
+        ``~``, it is a prefix, and the result has the reports of all keys with this prefix.
 
         Raises RefusedError if there is no such key. The error lists the keys that exist.
         """

@@ -1,8 +1,7 @@
 """An operator's changes: commit, abort, sweep, resolve, reset.
 
-Owns: :class:`Operator`, the refusals with their reasons, and the order of fencing, checking again
-and changing. Never: a terminal, a confirmation (``cli/txn``), the commit of a running driver
-(``transactions/committer.py``). Writes of the sink don't use this module.
+:class:`Operator` plans a change, or refuses the change with a reason. The package ``cli/txn`` asks
+for a confirmation between the plan and the change. Writes of the sink don't use this module.
 
 Each change has two steps. First a method ``plan_...`` only reads: it returns a plan of the change,
 or raises RefusedError. Then the change itself **reads again after fencing**. This is necessary
@@ -11,10 +10,12 @@ because a driver may be running::
     we read: no decision names transaction T        driver: all are prepared
     we abort T                                      driver: writes DECIDED with T: a partial batch
 
-So before T is aborted, the key under which its driver writes decisions is opened: InitProducerId
-fences every earlier writer of the key, and then the state is read. The state shows a DECIDED that
-was written before the fencing. Then T's run is recorded as aborted, so that a later commit of the
-run can't write a decision either. The driver's commit fails, and no row of its batch is visible.
+A decision (DECIDED) is a record in the commit log: all transactions that it names are to be
+committed. So before T is aborted, the key under which its driver writes decisions is opened:
+InitProducerId fences every earlier writer of the key, and then the state is read. The state shows a
+DECIDED that was written before the fencing. Then T's run is recorded as aborted, so that a later
+commit of the run can't write a decision either. The driver's commit fails, and no row of its batch
+is visible.
 
 A superseded run is a run that may not commit any more, because another run has taken over its key,
 or because it was aborted. To abort its transactions, neither the fencing nor the record is needed.
@@ -103,7 +104,7 @@ class EndPlan:
     Before the abort, the drivers are fenced, and the transactions are checked again. A transaction
     that a decision names by then is not aborted, unless its id is in ``even_decided``. The
     transactions of the run that owns the key are aborted only if ``even_owners`` is true.
-    ``silent`` are brokers whose open transactions are unknown.
+    ``silent`` are the brokers that did not respond, so that their open transactions are unknown.
     """
 
     transactions: tuple[OpenTransaction, ...]
@@ -130,8 +131,11 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """A plan to end the decided batch in ``report``. If ``done`` is true, the batch then counts as
-    committed. Otherwise it is written again.
+    """A plan to end the decided batch in ``report``.
+
+    If ``done`` is true, the batch then counts as committed. Rows of aborted transactions stay
+    missing. If ``done`` is false, the batch is written again. Rows that are already visible then
+    come twice.
     """
 
     report: KeyReport
@@ -155,7 +159,9 @@ class Committed(NamedTuple):
 
 
 class Operator:
-    """An operator's changes in one cluster. max.block.ms limits each step."""
+    """Changes the state of exactly-once in one cluster, for an operator. max.block.ms limits each
+    step of a change.
+    """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
         self.inspector = Inspector(log, client)
@@ -166,8 +172,8 @@ class Operator:
     # -- commit -------------------------------------------------------------------------------
 
     def plan_commit(self, key: str) -> KeyReport:
-        """Returns the report of ``key``. If the key has a decision, the report shows it:
-        :meth:`commit` would commit its transactions.
+        """Returns the report of ``key``. If the key has a decided batch, the report has its
+        transactions, which :meth:`commit` would commit.
 
         Raises RefusedError if the key does not exist, or if its batch is PARTIAL.
         """
@@ -184,7 +190,8 @@ class Operator:
         return report
 
     def commit(self, report: KeyReport) -> Committed:
-        """Commits every transaction of the decision, and checks that its rows are visible.
+        """Commits every transaction of the decided batch in ``report``, and checks that the rows of
+        the batch are visible.
 
         No transaction is aborted, with one exception: if brokers have aborted some transactions and
         none is committed, all are aborted. The result comes from the transactions, not from the
@@ -220,8 +227,9 @@ class Operator:
         return Committed(state, committed=True)
 
     def _outcomes(self, key: str, decision: Decision) -> Mapping[Outcome, int]:
-        """Counts the transactions of the decided batch by outcome. Waits until the markers of all
-        of them are written.
+        """Counts the transactions of the decided batch by outcome. Waits until the coordinators
+        have written all markers. Raises KafkaTimeoutError if markers are missing after
+        max.block.ms.
         """
         wait_ms = self._client.config.max_block_ms
         deadline = self._client.deadline(2 * wait_ms)  # for the last look, too
@@ -250,7 +258,7 @@ class Operator:
             for topic, partitions in one.found.partitions:
                 for partition in () if topic in INTERNAL_TOPICS else partitions:
                     written[TopicPartition(topic, partition)].add(one.transaction)
-        # Of a transaction that was complete already coordinators have forgotten the partitions.
+        # If a transaction was complete before, its coordinator has forgotten its partitions.
         complete = {one.transaction for one in report.transactions if not one.found.partitions}
         of_rows = {one.topic for one in decision.payloads} if complete else set()
         every = bool(complete) and not (of_rows and all(of_rows))
@@ -322,12 +330,12 @@ class Operator:
     # -- abort, sweep -------------------------------------------------------------------------
 
     def plan_abort(self, ids: Sequence[str], *, force: bool = False) -> EndPlan:
-        """Plans to abort exactly the transactions ``ids``. Raises ConfigError like
-        :func:`task_ids`.
+        """Plans to abort exactly the transactions ``ids``. Raises ConfigError for an id that no
+        task of this package can have.
 
-        Raises RefusedError for transactions that are not open. Without ``force``, also raises
-        RefusedError for transactions of a decision, and for transactions of the run that owns the
-        key.
+        Raises RefusedError for transactions that are not open, and if the commit log's topic is
+        missing. Without ``force``, also raises RefusedError for transactions of a decided batch,
+        and for transactions of the run that owns the key.
         """
         states: dict[str, CommitState] = {}
         for prefix in dict.fromkeys(one.prefix for one in task_ids(ids)):
@@ -344,8 +352,9 @@ class Operator:
         return self._abort_plan(found, force=force)
 
     def plan_abort_run(self, prefix: str, run: str, *, force: bool = False) -> EndPlan:
-        """Plans to abort every open transaction of a run. Raises the same errors as
-        :meth:`plan_abort`.
+        """Plans to abort every open transaction of the run ``run``. Raises RefusedError if the
+        commit log's topic is missing. Without ``force``, also raises RefusedError if a decided
+        batch has one of the transactions, or if the run owns a key.
         """
         overview = self.inspector.overview(prefix)
         overview.known_keys()  # without a log no decision is known
@@ -380,11 +389,12 @@ class Operator:
         """Plans to abort the orphans of ``prefix``. An orphan is an open transaction that no
         decision names, and whose run owns no key of the log.
 
-        A run that has not committed a batch yet is not in the log. So its open transactions look
-        like orphans. So that they are not aborted, ``older_than_ms`` limits the plan to
-        transactions that have been open for a longer time. Brokers since 3.8 measure the age; for
-        earlier brokers this machine's clock does. With ``force``, owners' transactions are also
-        aborted. Without ``force``, raises RefusedError if ``run`` owns a key.
+        With ``run``, the plan has only transactions of this run. A run that has not committed a
+        batch yet is not in the log. So its open transactions look like orphans, although it may be
+        running. ``older_than_ms`` protects such runs: the plan then has only transactions that have
+        been open for a longer time. Brokers since 3.8 measure the age. For earlier brokers, this
+        machine's clock measures the age. With ``force``, owners' transactions are also aborted.
+        Without ``force``, raises RefusedError if ``run`` owns a key.
         """
         overview = self.inspector.overview(prefix)
         states = overview.known_keys()
@@ -512,10 +522,11 @@ class Operator:
     # -- reset --------------------------------------------------------------------------------
 
     def plan_reset(self, key: str, *, force: bool = False) -> KeyReport:
-        """Plans to remove the state of ``key``.
+        """Plans to replace the state of ``key`` by an empty state. Returns the report of the key.
 
-        Without ``force``, raises RefusedError while a batch is in progress or a transaction of the
-        owner is open.
+        Raises RefusedError if the commit log does not have this key. Without ``force``, also raises
+        RefusedError if a batch is decided and not done, if a transaction of the owner is open, or
+        if a broker does not respond. In the last case, open transactions may be unknown.
         """
         report = self.inspector.key(key)
         if force:
@@ -546,13 +557,14 @@ class Operator:
         return report
 
     def reset(self, report: KeyReport) -> None:
-        """Fences the drivers, and replaces the state of the key by an empty state. Raises
-        RefusedError if the state has changed since ``report``.
+        """Fences the drivers, and replaces the state of the key by an empty state. The key of a job
+        without txnAppId is removed. Raises RefusedError if the state has changed since ``report``.
         """
         self._committer.perform(Reset(report.key, report.state))
 
     def damage(self, key: str) -> CommitLogError | None:
-        """The reason why the records of ``key`` can't be decoded. None if they can be decoded.
+        """Returns the reason why the records of ``key`` can't be decoded. Returns None if they can
+        be decoded, or if there are none.
 
         Raises NewerStateError for a state of a newer version, which is not damaged.
         """
@@ -587,8 +599,9 @@ def _answer(code: ErrorCode | None) -> str:
 
 
 def _contrary(report: KeyReport, done: bool) -> Sequence[str]:
-    """The transactional ids of the transactions in ``report`` that can't end as the operator wants.
-    If ``done`` is true, their rows are lost or may be lost. Otherwise they are committed.
+    """Returns the ids of the transactions in ``report`` that can't end as the operator wants. If
+    ``done`` is true, these are transactions with rows that are lost or may be lost. Otherwise these
+    are committed transactions.
     """
     outcomes = (Outcome.LOST, Outcome.UNKNOWN) if done else (Outcome.COMMITTED,)
     return [t.transaction.transactional_id for t in report.with_outcome(*outcomes)]
