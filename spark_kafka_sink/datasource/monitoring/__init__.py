@@ -1,6 +1,6 @@
 """Metrics of writes for OpenTelemetry and Prometheus (extra ``metrics``), in the user's process.
 
-Owns, by file:
+The files of this folder:
 
 ======================  =========================================================================
 kprod_listener          a Spark listener that joins a query's events with its batches' reports
@@ -11,9 +11,13 @@ open_telemetry_metrics  OpenTelemetry's API
 open_lineage            OpenLineage's events (extra ``lineage``), which are no metrics: a report
                         listener, in the process of Spark's commit
 new_reports             the reports that were written since the last read
+running_writes          the figures of running tasks, from the topic of the option progressTopic
+topic_tail              the new records of that topic
+progress_bar            a progress bar in a terminal or notebook (extra ``progress``)
+library_needed          the error for a missing library
 ======================  =========================================================================
 
-Never: code that runs in a task. A task sends its figures to the driver in its commit message. The
-user's process gets them from the batch's report. So metrics cost nothing per row. Only these files
-import the libraries of OpenTelemetry, Prometheus and OpenLineage.
+No task runs this code. A task sends its figures to the driver in its commit message, and the user's
+process gets them from the batch's report. So metrics cost nothing per row. Only these files import
+the libraries of OpenTelemetry, Prometheus and OpenLineage.
 """

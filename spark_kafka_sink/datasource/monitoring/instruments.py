@@ -1,8 +1,7 @@
 """The table of metrics: name, kind, unit, labels, and the field of the value.
 
-Owns: the table :data:`INSTRUMENTS`, and the metrics' names in Prometheus. Never: a value. The page
-docs/metrics.md is generated from the table, and the dashboard and the alert rules are tested
-against it.
+``measurements.py`` reads the values by the table :data:`INSTRUMENTS`. The page docs/metrics.md is
+generated from the table, and the dashboard and the alert rules are tested against the table.
 
 Names and units follow OpenTelemetry: names with dots, UCUM units, and no unit in the name. Only a
 metric with the unit 1 has ``ratio`` in its name, because not all exporters to Prometheus add this
@@ -29,8 +28,8 @@ from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 
 class InstrumentKind(Enum):
-    """The kind of a metric. A value is added to a counter, replaces the value of a gauge, or is
-    counted in a bucket of a histogram.
+    """The kind of a metric: a counter, a gauge or a histogram. A value is added to a counter,
+    replaces the value of a gauge, or is counted in a bucket of a histogram.
     """
 
     COUNTER = "counter"
@@ -50,7 +49,9 @@ class Origin(Enum):
 
 
 class Label(Enum):
-    """The second label of a metric, such as a topic or a broker. The first label is the query."""
+    """The second label of a metric, such as a topic or a broker. The first label of every metric is
+    the query.
+    """
 
     BROKER = "broker"
     CODE = "code"
@@ -60,8 +61,8 @@ class Label(Enum):
     WAIT = "wait"
 
 
-#: The label that every metric has: the query's name, or its id if it has no name; ``batch`` outside
-#: of streams.
+#: The label that every metric has. Its value is the query's name. A query without a name has its id
+#: as the value, and a batch job has ``batch``.
 QUERY: Final = "query"
 
 _SUFFIXES: Final = {
@@ -99,7 +100,9 @@ class Instrument:
 
     @property
     def buckets(self) -> tuple[float, ...]:
-        """Upper bounds of the histogram's buckets, in the metric's unit."""
+        """The upper bounds of the histogram's buckets, in the metric's unit. Empty for a counter
+        and a gauge.
+        """
         return tuple(bound * self.scale for bound in self.bounds)
 
     @property
@@ -109,7 +112,9 @@ class Instrument:
 
     @property
     def prometheus_name(self) -> str:
-        """The metric's name in Prometheus."""
+        """The metric's name in Prometheus: the name with underscores, the unit, and ``_total`` for
+        a counter. An example is ``kprod_input_wait_time_seconds_total``.
+        """
         suffix = _SUFFIXES.get(self.unit, "")
         total = "total" if self.kind is InstrumentKind.COUNTER else ""
         return "_".join(part for part in (self.name.replace(".", "_"), suffix, total) if part)
@@ -225,7 +230,8 @@ _TRANSACTIONS = (
                "kafka.transaction.timeout.ms, after which brokers abort a transaction.", _MS),
 )  # fmt: skip
 
-#: From Spark's progress, so that one place shows what Spark and the sink did.
+#: Metrics of Spark's progress and of the listener, so that one place shows what Spark and the sink
+#: did.
 _QUERIES = (
     Instrument("kprod.query.input.rows", _C, "{row}", _PROGRESS, "numInputRows",
                "Rows that micro-batches read."),
@@ -285,7 +291,7 @@ _RUNNING_TASKS = (
                _MS),
 )  # fmt: skip
 
-#: All of them, in the order of the docs.
+#: All metrics, in the order of the docs.
 INSTRUMENTS: Final = (
     *_RESULTS, *_VOLUME, *_TIME, *_TASKS, *_BROKERS, *_TRANSACTIONS, *_QUERIES, *_RUNNING_TASKS,
 )  # fmt: skip
@@ -293,8 +299,8 @@ INSTRUMENTS: Final = (
 #: The label value for an error without a code, and for values beyond a label's limit.
 OTHER: Final = "other"
 
-#: Values of labels whose counters are 0 from a query's start on, because there are alerts on them:
-#: Prometheus sees an increase between two values only.
+#: For some labels: the label values that are set to 0 at a query's start, because there are alerts
+#: on them. Prometheus sees an increase only between two values.
 FROM_THE_START: Final = {
     Label.OUTCOME: (
         WriteOutcome.ABORTED,
@@ -305,5 +311,5 @@ FROM_THE_START: Final = {
     Label.CODE: (Kind.EXPIRED.kp_code, OTHER),
 }
 
-#: By name, for the metrics of the listener.
+#: All metrics by name.
 BY_NAME: Final = {instrument.name: instrument for instrument in INSTRUMENTS}

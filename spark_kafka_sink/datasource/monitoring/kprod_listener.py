@@ -1,11 +1,9 @@
 """A Spark listener that joins a streaming query's events with the reports of its batches.
 
-Owns: :class:`KprodListener`. Never: creating or delivering a report (``datasource/report/``), the
-meaning of a value (``instruments.py``).
-
 For a Python sink, Spark's progress has only the number of rows. The other figures are in the report
-of a batch. Another process creates the reports. The listener joins progress and report. It runs in
-the user's process: on a classic session's driver, or in the client of a Connect session.
+of a batch, which another process creates (``report/``). A :class:`KprodListener` joins progress and
+report, and passes the values to metrics libraries (``measurements.py``). The listener runs in the
+user's process: on a classic session's driver, or in the client of a Connect session.
 """
 
 from __future__ import annotations
@@ -48,10 +46,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Reports of a query that wait for their progress, at most: Spark's progress may arrive later.
+#: The largest number of reports of a query that wait for Spark's progress of their batch.
 MAX_WAITING: Final = 100
 
-#: How often running tasks are looked at.
+#: The interval in seconds in which the figures of running tasks are read.
 _LOOK_S: Final = 5.0
 
 _CODE = re.compile(r"\[(KP\d{4})\]")
@@ -87,13 +85,13 @@ class KprodListener(StreamingQueryListener):
         self._new_reports = reports if callable(reports) else NewReports(reports)
         self._on_batch = on_batch
         self._wall_s = wall_s
-        #: By run id. Only a run's start and its progress have its name.
+        #: The label of a query, by the run id. Not every event of Spark has the query's name.
         self._names: dict[str, str] = {}
-        #: By query id: a report may not have the name, and must get the label of Spark's metrics.
+        #: The label of a query, by the query id. A report may not have the query's name.
         self._queries: dict[str, str] = {}
         #: Reports that arrived before the progress of their batch, by query id.
         self._waiting: dict[str, deque[Document]] = {}
-        #: Names of queries with a report, by the fingerprint of their options.
+        #: The labels of queries that have a report, by the fingerprint of their options.
         self._ours: dict[str, str] = {}
         self._closed = threading.Event()
         if running is not None:
@@ -102,7 +100,9 @@ class KprodListener(StreamingQueryListener):
             ).start()
 
     def close(self) -> None:
-        """Ends the thread that reads ``running``. Before it ends, the thread closes ``running``."""
+        """Makes the thread that reads ``running`` end. Before the thread ends, it closes
+        ``running``. Does not wait for the thread.
+        """
         self._closed.set()
 
     def _watch(self, running: RunningWrites) -> None:
@@ -189,7 +189,8 @@ class KprodListener(StreamingQueryListener):
                 waiting = self._waiting.setdefault(str(query_id), deque(maxlen=MAX_WAITING))
                 waiting.append(report)
             elif report.get("batchId") is not None:
-                # Only tasks know the query, and none of this micro-batch was finished.
+                # Only commit messages of tasks name the query, and no task of this micro-batch has
+                # finished.
                 query = self._ours.get(fingerprint, query)
             self._metrics.report(report, query)
 

@@ -1,7 +1,4 @@
-"""The error when a library of an extra is missing.
-
-Owns: the message of the error. Never: an import of the library.
-"""
+"""Creates the error for a missing library of an extra, such as ``spark-kafka-sink[metrics]``."""
 
 from __future__ import annotations
 

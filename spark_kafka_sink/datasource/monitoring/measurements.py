@@ -1,9 +1,8 @@
 """Reads the values of metrics from a report or from Spark's progress, and passes them to metrics
 libraries.
 
-Owns: :func:`measure`, which finds the values; :class:`Metrics`, which passes the values to metrics
-libraries; and the limit on the number of a label's values. Never: a metric's meaning
-(``instruments``).
+:func:`measure` finds the values by the table of metrics (``instruments.py``). :class:`Metrics`
+passes the values to metrics libraries, and limits the number of a label's values.
 
 A label's value is never taken from a payload or an error's message: it is the name of a query or a
 topic, an id, a broker's number, a member of a fixed set, or an error code.
@@ -31,16 +30,18 @@ from spark_kafka_sink.datasource.monitoring.instruments import (
 #: A document as ``json.loads`` gives it.
 Document = Mapping[str, object]
 
-#: Different values of a label; later ones are ``other``. Names of queries are the user's, and the
-#: ids of replaced brokers add up.
+#: The largest number of different values of a label. Further values become ``other``. Users choose
+#: the names of queries, and the ids of replaced brokers add up.
 MAX_LABEL_VALUES: Final = 100
 
-#: Characters of a label's value: a name of 10 kB would be in each of some hundred lines.
+#: The largest number of characters of a label's value. The value is in some hundred lines of the
+#: output.
 _LONGEST_VALUE: Final = 200
-#: More is no figure of ours.
+#: A value from here on is not a figure of this package, and is skipped.
 _LARGEST: Final = 2**63
 
-#: A day's requests of one broker; the libraries take one after the other.
+#: The largest count of a histogram's bucket: the requests of a broker in a day. A library records
+#: the counted values one after the other.
 _MOST_COUNTED: Final = 10_000_000
 
 #: The label ``query`` of batch jobs.
@@ -62,7 +63,9 @@ class MetricValue:
 
 
 class MetricsLibrary(Protocol):
-    """A library that keeps and exports metrics, such as ``prometheus_metrics``."""
+    """The interface of an object that passes metrics to a library, such as
+    :class:`PrometheusMetrics`.
+    """
 
     def record(self, measurement: MetricValue) -> None:
         """Adds the value to a counter, sets a gauge, or counts the value in a histogram. The first
@@ -72,8 +75,10 @@ class MetricsLibrary(Protocol):
 
 
 def measure(document: Document, origin: Origin, query: str) -> Iterator[MetricValue]:
-    """Yields the metric values in ``document``, a report or Spark's progress. Skips a field that is
-    missing, null or not a number, so that reports of later versions are read as far as possible.
+    """Yields the metric values in ``document``: a report, Spark's progress, or the figures of
+    running tasks, as ``origin`` says. ``query`` is the value of the label ``query``. Skips a field
+    that is missing, null or not a number, so that reports of later versions are read as far as
+    possible.
     """
     for instrument in INSTRUMENTS:
         if instrument.origin is origin:

@@ -1,8 +1,8 @@
 """Reads the reports that were written since the last read.
 
-Owns: :class:`NewReports`, which reads the files of the option ``reportPath``, even while they are
-renamed, truncated or deleted. Never: the writing (``datasource/report/report_file.py``), the list
-of readable files (``base/security/allow_lists.py``).
+:class:`NewReports` reads the files of the option ``reportPath``, even while they are renamed,
+truncated or deleted. ``report/report_file.py`` writes the files. The operator's allow list
+restricts the files that may be read (``base/security/allow_lists.py``).
 """
 
 from __future__ import annotations
@@ -29,20 +29,23 @@ from spark_kafka_sink.datasource.monitoring.measurements import Document
 
 _log = logging.getLogger(__name__)
 
-#: The clock of a file system may be this coarse: two changes of a directory with one time.
+#: The time in seconds in which two changes of a directory may get the same modification time,
+#: because the clock of the file system is coarse.
 _SAME_TIME_S: Final = 2.0
-#: Enough of a file's first report for its ``reportId``.
+#: The number of bytes at the start of a file that identify the file. They contain the ``reportId``
+#: of the first report.
 _HEAD_BYTES: Final = 128
-#: Much more than one report.
+#: The largest number of bytes that are read at once. A report is much smaller.
 _CHUNK: Final = 64 << 20
 
 
 class NewReports:
     """Reads the reports that are added to ``path`` from now on, and skips existing reports.
-    ``path`` is a file or a directory.
+    ``path`` is a file or a directory. Each call of the object returns the reports since the last
+    call.
 
-    A path that does not exist yet has no reports. Raises UnusableFileError, or NotAllowedError, for
-    a path that can't hold a report.
+    A path that does not exist yet has no reports. Raises UnusableFileError for a path that can't
+    hold a report, and NotAllowedError for a path that the operator's allow list does not permit.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -56,8 +59,9 @@ class NewReports:
             file.skip()
 
     def __call__(self) -> list[Document]:
-        """The reports since the last call. Raises OSError or UnusableFileError for a path that
-        can't be read. A line that is not JSON is skipped with a warning.
+        """Returns the reports since the last call, each as a dictionary. Raises OSError or
+        UnusableFileError for a path that can't be read. A line that is not JSON is skipped with a
+        warning.
         """
         if self._is_directory():
             return _parsed(self._folder.new_files())
@@ -125,7 +129,9 @@ class _File:
 
 
 class _Folder:
-    """A directory with a file for each report. The file's name begins with the report's time."""
+    """A directory with a file for each report. A file's name begins with the report's time, so that
+    names sort by time.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -134,8 +140,9 @@ class _Folder:
         self._known.update(self._names())
 
     def new_files(self) -> list[bytes]:
-        """Returns the contents of the files that are new since the last call. The directory is
-        listed only if it has changed, because it may have many files.
+        """Returns the contents of the files that are new since the last call, in the order of their
+        names. A file that is still being written is left for a later call. The directory is listed
+        only if it has changed, because it may have many files.
         """
         if self._unchanged():
             return []

@@ -1,14 +1,13 @@
 """OpenLineage events of writes (extra ``lineage``): the jobs, and their rows and bytes by topic.
 
-Owns: the report listener :func:`emit`, and the conversion of a report to events. Never: the
-destination of events. OpenLineage's library reads the destination from environment variables of the
-driver, such as ``OPENLINEAGE_URL`` and ``OPENLINEAGE_CONFIG``.
+The option reportListeners calls :func:`emit` with each report:
 
     .option("reportListeners", "spark_kafka_sink.datasource.monitoring.open_lineage:emit")
 
-Each batch and micro-batch is a run of a job. The run's id is the report's id. The run has a START
-event and an end event, which are both created from the report. The job is named after the
-application and the query.
+OpenLineage's library reads the destination of events from environment variables of the driver, such
+as ``OPENLINEAGE_URL`` and ``OPENLINEAGE_CONFIG``. Each batch and micro-batch is a run of a job. The
+run's id is the report's id. The run has a START event and an event with its outcome, which are both
+created from the report. The job is named after the application and the query.
 """
 
 from __future__ import annotations
@@ -47,7 +46,8 @@ except ImportError as error:
 _log = logging.getLogger(__name__)
 
 PRODUCER: Final = f"urn:spark-kafka-sink:{__version__}"
-#: The name of the parent's run in dbt and other tools: ``namespace/name/runId``.
+#: The environment variable in which dbt and other tools name the parent's run:
+#: ``namespace/name/runId``.
 _PARENT: Final = "OPENLINEAGE_PARENT_ID"
 _NAMESPACE: Final = "OPENLINEAGE_NAMESPACE"
 
@@ -59,13 +59,15 @@ _STATES: Final = {
     WriteOutcome.PARTIAL: RunState.FAIL,
 }
 
-#: For how long nothing is sent after a failure, in seconds: the library tries again by itself, for
-#: 10 to 40 s, and each micro-batch would wait for that.
+#: The time in seconds after a failure in which nothing is sent. OpenLineage's library retries a
+#: request for 10 to 40 s, and each micro-batch would wait for these retries.
 PAUSE_S: Final = 60.0
 
 
 class Collector:
-    """Sends OpenLineage events with OpenLineage's client."""
+    """Sends the OpenLineage events of reports with one client of OpenLineage's library, which is
+    created at the first report.
+    """
 
     def __init__(
         self,
@@ -95,12 +97,17 @@ _collector: ProcessLocal[Collector] = ProcessLocal(Collector)
 
 
 def emit(report: WriteReport) -> None:
-    """Sends the events of ``report``, with the client that this process keeps."""
+    """Sends the OpenLineage events of ``report``, with the client that this process keeps. Name
+    this function in the option reportListeners. Raises an error if the events can't be sent.
+    """
     _collector().emit(report)
 
 
 def events_of(report: WriteReport) -> tuple[RunEvent, RunEvent]:
-    """The two events of a report: a START event without outputs, and the event of the run's end."""
+    """The two OpenLineage events of a report: a START event without outputs, and an event with the
+    outcome and the outputs. The outcome of a write in a ``transaction`` block is RUNNING, because
+    its rows are committed later.
+    """
     begun_ms = report.written_at_ms - report.elapsed_ms
     ended_ms = report.written_at_ms + (report.commit_ms or 0)
     parent = _parent(report)

@@ -1,7 +1,7 @@
-"""Metrics through OpenTelemetry's API.
+"""Records the metrics of writes through OpenTelemetry's API.
 
-Owns: :class:`OpenTelemetryMetrics`. Never: the destination of the metrics. The user, the platform
-or ``opentelemetry-instrument`` sets the destination in the meter provider.
+The user, the platform or ``opentelemetry-instrument`` sets the destination of the metrics in the
+meter provider.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 
 class OpenTelemetryMetrics:
-    """Records all metrics as instruments of ``meter_provider``. The default is the meter provider
-    of the process. Without an OpenTelemetry SDK, the instruments do nothing.
+    """Records all metrics of writes as instruments of ``meter_provider``. Give this object to a
+    :class:`KprodListener`. The default is the meter provider of the process. Without an
+    OpenTelemetry SDK, the instruments do nothing.
     """
 
     def __init__(self, meter_provider: MeterProvider | None = None) -> None:
@@ -52,7 +53,7 @@ class OpenTelemetryMetrics:
         }
 
     def record(self, measurement: MetricValue) -> None:
-        """Records a value, as :class:`MetricsLibrary` describes."""
+        """Records a value: adds it to a counter, sets a gauge, or counts it in a histogram."""
         one = measurement.instrument
         attributes = dict(zip(one.labels, measurement.labels, strict=True))
         if one.kind is InstrumentKind.COUNTER:

@@ -1,7 +1,7 @@
 """A progress bar for long writes, in a terminal or a notebook (extra ``progress``).
 
-Owns: :func:`show_progress`, and the content of the bar. Never: the figures. The numbers of tasks
-come from Spark's status, and the numbers of rows from progressTopic (``running_writes``).
+The numbers of tasks come from Spark's status, and the numbers of rows from the topic of the option
+progressTopic (``running_writes``).
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Rows come every ten seconds from each worker; a look is a Fetch.
+#: The interval in seconds in which the bar is drawn. Each time costs a Fetch request if the bar
+#: shows rows.
 _LOOK_S: Final = 1.0
-#: Of tasks that are done, and all of them.
+#: The number of finished tasks, and the number of all tasks.
 Share = tuple[int, int]
 
 
@@ -46,8 +47,9 @@ class Display(Protocol):
 def show_progress(
     spark: SparkSession, options: Mapping[str, str] | None = None, *, file: TextIO | None = None
 ) -> Iterator[None]:
-    """Shows a progress bar while the block runs: the share of the active stages' tasks that are
-    done. If ``options`` contain progressTopic, the bar also shows rows, MB/s and retries.
+    """A context manager that shows a progress bar while the ``with`` block runs: the number of
+    finished tasks in Spark's active stages. If ``options`` contain progressTopic, the bar also
+    shows rows, MB/s and retries.
 
         with show_progress(spark, options):
             df.write.format("kprod").options(**options).save()
@@ -98,7 +100,9 @@ def _draw(
 
 
 def text_of(share: Share, rows: RunningWrites | None, seconds: float) -> str:
-    """The text after the bar: tasks, rows, rates, retries, and the time as minutes and seconds."""
+    """The text after the bar: finished tasks and all tasks (``share``), rows, rates, retries, and
+    ``seconds`` as minutes and seconds. Rows and rates are missing if ``rows`` is None.
+    """
     parts = [f"{share[0]} of {share[1]} tasks"] if share[1] else []
     for one in _read(rows):
         parts.append(f"{one.rows:,} rows")

@@ -1,7 +1,6 @@
-"""Metrics in Prometheus' client library.
+"""Records the metrics of writes with Prometheus' client library.
 
-Owns: :class:`PrometheusMetrics`. Never: the HTTP server. The user starts it by
-``prometheus_client.start_http_server``.
+The user starts the HTTP server, for example by ``prometheus_client.start_http_server``.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ if TYPE_CHECKING:
 
 
 class PrometheusMetrics:
-    """Keeps all metrics in ``registry``. The default is prometheus_client's registry of the
-    process. A registry accepts only one PrometheusMetrics. If there is a second one,
-    prometheus_client raises ValueError.
+    """Keeps all metrics of writes in ``registry``. Give this object to a :class:`KprodListener`.
+    The default is prometheus_client's registry of the process. A registry accepts only one
+    PrometheusMetrics. For a second PrometheusMetrics, prometheus_client raises ValueError.
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._metrics = {one.name: _metric(one, registry) for one in INSTRUMENTS}
 
     def record(self, measurement: MetricValue) -> None:
-        """Records a value, as :class:`MetricsLibrary` describes."""
+        """Records a value: adds it to a counter, sets a gauge, or counts it in a histogram."""
         series = self._metrics[measurement.instrument.name].labels(*measurement.labels)
         if isinstance(series, Counter):
             series.inc(measurement.value)

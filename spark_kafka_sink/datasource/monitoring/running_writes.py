@@ -1,10 +1,8 @@
 """The running writes, on the driver: the sums of the figures that workers send to progressTopic.
 
-Owns: :class:`RunningWrites`, :class:`RunningWrite`. Never: sending (``write/worker_progress.py``),
-a metric.
-
-The records come from other processes, and other clients may also have the right to write to the
-topic. So invalid records are skipped, and the number of stored records is limited.
+Worker processes send the records (``write/worker_progress.py``). Other clients may also have the
+right to write to the topic. So invalid records are skipped, and the number of stored records is
+limited.
 """
 
 from __future__ import annotations
@@ -26,11 +24,13 @@ from spark_kafka_sink.datasource.write.worker_progress import EVERY_S, WorkerPro
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: A worker that is silent for as long writes no more; a write all of whose workers are is over.
+#: The time in seconds after which a worker without a new record counts as no longer writing.
 _SILENT_S: Final = 3 * EVERY_S
+#: A write is over if none of its workers has sent a record for this time in seconds.
 _OVER_S: Final = 6 * EVERY_S
-#: A rate covers at least this time, in which each worker sends once.
+#: The least time in seconds that a rate covers. Each worker sends one record in this time.
 _RATE_S: Final = EVERY_S
+#: The time limit of a read in ms.
 _READ_MS: Final = 10_000
 _LARGEST_RECORD: Final = 10_000
 _MOST_WRITES: Final = 200
@@ -39,7 +39,10 @@ _MOST_WORKERS: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The waiting times of a write in milliseconds, each summed over all tasks."""
+    """The times in milliseconds that the tasks of a write have waited, each summed over all tasks:
+    for Spark's rows (``input``), for buffer.memory (``memory``), because of brokers' quotas
+    (``quota``), and because of maxRecordsPerSecond or maxBytesPerSecond (``rate``).
+    """
 
     input: int = 0
     memory: int = 0
@@ -63,7 +66,7 @@ class RunningWrite:
     retries: int = 0
     waits: Waits = field(default_factory=Waits)
     oldest_batch_ms: int = 0
-    #: How long its commit runs; 0: none does.
+    #: The duration of the running commit so far, in milliseconds. 0 if no commit runs.
     commit_ms: int = 0
     rows_per_second: float = 0.0
     megabytes_per_second: float = 0.0
@@ -71,7 +74,9 @@ class RunningWrite:
 
 @dataclass(slots=True)
 class _Rate:
-    """The rate of a query between two reads, in rows and megabytes per second."""
+    """Computes the rate of a query between two reads, in rows and megabytes per second. ``at`` is
+    the time of the earlier read in seconds, and ``found`` the last computed rate.
+    """
 
     at: float = 0.0
     rows: int = 0
@@ -89,12 +94,13 @@ class _Rate:
         return self.found
 
 
-#: The last record of each worker, by its name, and when it came.
+#: The last record of each worker, with the time of its arrival, by the worker's name.
 _Workers = dict[str, tuple[float, WorkerProgress]]
 
 
 class RunningWrites:
-    """Reads the topic of the option progressTopic, beginning with new records. Not thread-safe.
+    """Reads the figures of running tasks from the topic of the option progressTopic. Begins with
+    the records that arrive after the first :meth:`read`. Not thread-safe.
 
     ``options`` are options of the writes: kafka.bootstrap.servers, the options of the login, and
     progressTopic. Only writes of the application of ``spark`` count. The principal needs READ and
@@ -118,7 +124,7 @@ class RunningWrites:
         self._client = TransactionClient(config.producer)
         self._tail = TopicTail(self._client, config.progress_topic, "progressTopic")
         self._monotonic_s = monotonic_s
-        #: By query, micro-batch and, of a batch job, stage.
+        #: By the label of the query, the micro-batch, and for a batch job the stage (otherwise -1).
         self._writes: dict[tuple[str, int, int], _Workers] = {}
         self._rates: dict[str, _Rate] = {}
 
@@ -147,7 +153,7 @@ class RunningWrites:
         if key not in self._writes:
             if len(self._writes) >= _MOST_WRITES:
                 return
-            # The next micro-batch: those before are over.
+            # This is a new micro-batch, so earlier micro-batches of the query are over.
             for other in [k for k in self._writes if k[0] == label and 0 <= k[1] < key[1]]:
                 del self._writes[other]
         workers = self._writes.setdefault(key, {})

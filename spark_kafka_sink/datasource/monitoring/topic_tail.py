@@ -1,7 +1,7 @@
 """Reads the new records of a topic's partition 0, without a consumer group.
 
-Owns: :class:`TopicTail`. Each reader begins at the end of the topic. The records are written
-without a transaction, by :func:`driver_transactions.write_record`. Never: a committed offset.
+A :class:`TopicTail` begins at the end of the topic, and commits no offset. The records are written
+without a transaction (``transactions/driver_transactions.py``, ``write_record``).
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from spark_kafka_sink.records.log_records import read_batches
 
 
 class TopicTail:
-    """Reads new records of a topic's partition 0. ``option`` is the name of the option that sets
-    the topic, for the messages of errors.
+    """Reads the records that are added to a topic's partition 0 after the first call of
+    :meth:`new_values`. ``option`` is the name of the option that sets the topic, for the messages
+    of errors.
     """
 
     def __init__(self, client: AdminClient, topic: str, option: str) -> None:
@@ -28,7 +29,8 @@ class TopicTail:
 
     def new_values(self, timeout_ms: int) -> list[bytes]:
         """The values of the records since the last call, from one Fetch request. The first call
-        returns an empty list.
+        returns an empty list. If the records at the current offset were deleted, the call returns
+        an empty list, and the next call continues at the new first offset.
 
         Incomplete and unreadable records are skipped. Each record has the sums since the start of a
         stage, so the next record of the stage contains the sums of a skipped record too. Raises
@@ -40,7 +42,7 @@ class TopicTail:
             return []
         fetched = self._reader.fetch(self._tp, self._next, deadline_ms)
         if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            # Deleted by then, or the topic is another one.
+            # The records were deleted, or the topic was created again.
             self._next = self._reader.offset(self._tp, OffsetSpec.EARLIEST, deadline_ms)
             return []
         values = []
