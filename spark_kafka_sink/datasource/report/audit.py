@@ -1,8 +1,8 @@
 """``audit``: compares the report of a write with the rows in Kafka.
 
-Owns: :func:`audit` and its result, and the offset ranges that an audit reads in each topic. Never:
-counting rows (``admin/partition_count.py``), the verdict on a partition (``audit_verdict.py``). An
-audit runs after a write, never in a commit, and changes nothing.
+An audit runs after a write, never in a commit, and changes nothing. This module chooses the offset
+ranges that are read in each topic. ``admin/partition_count.py`` counts the rows of a range, and
+``audit_verdict.py`` compares the counts with the report.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ from spark_kafka_sink.network.client.client_factory import impatient
 from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
 
-#: Settings that explain missing rows or other bytes.
+#: The topic's configs that may explain missing rows or other bytes.
 _SETTINGS: Final = (
     "cleanup.policy", "compression.type", "message.timestamp.type", "retention.bytes",
     "retention.ms",
 )  # fmt: skip
-#: Requests in the middle of a range, with ``sample``.
+#: The number of places in the middle of a range that a sample reads.
 _IN_THE_MIDDLE: Final = 2
-#: Offsets before and after a range that are searched for rows without a known offset, at least.
+#: The least number of offsets before and after a range that are searched for rows without a known
+#: offset.
 _NEAR: Final = 100_000
 
 Progress = Callable[[int, int], None]
@@ -54,7 +55,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """The result of an audit.
+    """The result of an audit: a comparison of a write's report with the rows in Kafka.
 
     - ``claimed`` is the number of rows that the report claims, and ``found`` is the number of rows
       that the audit found in the topics. Both are sums over ``partitions``, and include dead
@@ -74,7 +75,9 @@ class AuditResult:
 
     @property
     def verdict(self) -> AuditVerdict:
-        """The worst verdict of all partitions."""
+        """The verdict on the whole write: the worst verdict of all partitions. It is UNCLEAR or
+        worse if the report counts rows in partitions that it does not list.
+        """
         verdicts = [one.verdict for one in self.partitions]
         if self.unlisted:
             verdicts.append(AuditVerdict.UNCLEAR)
@@ -82,7 +85,9 @@ class AuditResult:
 
     @property
     def complete(self) -> bool:
-        """Whether the audit has read all claimed rows and found them in Kafka."""
+        """Whether the audit has read all rows that the report claims, and found them in Kafka.
+        False for a sample.
+        """
         return self.verdict in (AuditVerdict.COMPLETE, AuditVerdict.COUNTED)
 
     def __str__(self) -> str:
@@ -136,7 +141,11 @@ def audit_over(
     until_ms: int = NEVER,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Runs an audit over the connections of ``client``. With a ``seed``, audits a sample."""
+    """Runs an audit over the connections of ``client``. If ``seed`` is not None, only a sample is
+    read, and ``seed`` determines its places. ``until_ms`` is the time when the audit ends, by the
+    clock of ``client``. For each topic, ``progress`` is called with the number of the offsets that
+    are read, and with the number of all offsets to read.
+    """
     here = client.describe_topics((), allow_auto_topic_creation=False).cluster_id
     if None not in (claims.cluster_id, here) and claims.cluster_id != here:
         raise RefusedError(
@@ -338,8 +347,9 @@ class _Topic:
         return audits
 
     def _windows(self, claim: PartitionClaim, seed: int) -> list[RangeCount]:
-        """Reads and counts the parts of a partition that belong to a sample: at the start, in the
-        middle, and at the end. The parts do not overlap.
+        """Chooses the ranges of offsets that a sample reads in a partition: at the start, at two
+        random places in the middle, and at the end. The ranges do not overlap. They are not read
+        yet.
         """
         chosen = random.Random(f"{seed}/{claim.tp}")  # noqa: S311 - to be repeated
         middle = {chosen.randint(claim.first, claim.last) for _ in range(_IN_THE_MIDDLE)}

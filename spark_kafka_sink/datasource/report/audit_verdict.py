@@ -1,7 +1,7 @@
 """The verdict of an audit: compares the counted rows of a partition with the rows in the report.
 
-Owns: :class:`AuditVerdict`, :func:`verdict_of`. Never: a request to Kafka, counting rows
-(``admin/partition_count.py``).
+The functions of this module are pure. ``admin/partition_count.py`` reads a partition and counts its
+rows.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Final
 from spark_kafka_sink.admin.partition_count import RangeCount
 from spark_kafka_sink.datasource.report.claims import Claims, PartitionClaim
 
-#: Sums of checksums are counted in 64 bits.
+#: The sum of checksums is a number modulo 2^64.
 _CHECKSUMS: Final = 2**64
 
 
 class AuditVerdict(StrEnum):
-    """The verdict of an audit on a partition. The verdict on the whole audit is the worst verdict
-    of all partitions. The members are ordered from the worst to the best.
+    """The verdict of an audit on a partition: whether the rows that the report claims are in Kafka.
+    The verdict on a whole write is the worst verdict of its partitions. The members are ordered
+    from the worst to the best.
     """
 
     #: Rows are missing, and nothing explains it.

@@ -1,7 +1,7 @@
 """The claims of a report: the rows and checksums that an audit compares with Kafka.
 
-Owns: :class:`Claims`, parsed from a report's JSON. Reports of older versions are accepted. Never: a
-request to Kafka.
+:func:`claims_of` parses them from a report's JSON. Reports that older versions of this package have
+written are accepted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from spark_kafka_sink.datasource.report.write_report import (
 )
 from spark_kafka_sink.protocol.cluster import TopicPartition
 
-#: With these outcomes a report claims no row: nothing was written, or it may be undone.
+#: With these outcomes a report claims no row: this write has added no row, or its rows may be
+#: undone.
 _NOTHING: Final = frozenset(
     {
         WriteOutcome.NO_ROWS,
@@ -30,15 +31,16 @@ _NOTHING: Final = frozenset(
         WriteOutcome.ABORTED,
     }
 )
-#: With these, all rows may be there or none.
+#: With these outcomes, all rows may be in Kafka or none.
 _UNDECIDED: Final = frozenset({WriteOutcome.UNKNOWN, WriteOutcome.PREPARED})
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionClaim:
-    """A report's claim about the rows of a partition between two offsets. Dead letters are
-    included. ``checksum`` is the sum of the checksums of these rows' record batches, modulo 2^64.
-    ``rows`` and ``checksum`` are None if the report has no field ``audit``.
+    """A report's claim about the rows of a partition from the offset ``first`` to the offset
+    ``last``, both included. Dead letters are also counted. ``checksum`` is the sum of the checksums
+    of these rows' record batches, modulo 2^64. ``rows`` and ``checksum`` are None if the report has
+    no field ``audit``.
     """
 
     tp: TopicPartition
@@ -75,7 +77,7 @@ class Claims:
 
     @property
     def of_nothing(self) -> bool:
-        """Whether the report claims no row: nothing was written, or the write failed."""
+        """Whether the report claims no row: this write has added no row, or it failed."""
         return self.outcome in _NOTHING
 
     @property

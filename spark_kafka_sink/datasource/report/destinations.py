@@ -1,8 +1,7 @@
-"""The destinations of reports.
+"""Delivers a report to its destinations: log, last report, file, topic, and the user's functions.
 
-Owns: the registry :data:`DESTINATIONS`, and the function :func:`publish`, which passes a report to
-each destination. Never: the content of a report, or an error. If a destination fails, a warning is
-logged, because the failure does not change the batch.
+:func:`publish` passes a report to each destination in :data:`DESTINATIONS`. If a destination fails,
+a warning is logged, because the failure does not change the batch.
 
 **To receive every report, add a row to** :data:`DESTINATIONS`: a function that gets the
 :class:`WriteReport`, and the :class:`~spark_kafka_sink.config.sink_config.SinkConfig` of the write.
@@ -35,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 Destination = Callable[[WriteReport, SinkConfig], object]
 
-#: How long brokers may take to acknowledge a report outside of a decision, in ms.
+#: The time limit in ms for the acknowledgement of a report that is not committed with the batch.
 REPORT_TOPIC_MS = 10_000
 _DECIDED = (WriteOutcome.COMMITTED, WriteOutcome.PREPARED, WriteOutcome.DONE_BEFORE)
 
@@ -50,9 +49,9 @@ def _deliver(destination: Destination, report: WriteReport, config: SinkConfig) 
     try:
         destination(report, config)
     except BaseException as error:  # noqa: BLE001 - a report must not fail the batch
-        # Nor a KeyboardInterrupt: no Ctrl-C reaches this process, which is in the group of Spark's
-        # daemon, so a listener raised it. The rows are written, and a batch that failed would write
-        # them again.
+        # A KeyboardInterrupt is caught, too. No Ctrl-C reaches this process, which is in the group
+        # of Spark's daemon, so a listener has raised it. The rows are written, and a batch that
+        # failed would write them again.
         # Only our errors are known to contain no secret.
         why = error.message if isinstance(error, KafkaError) else place_of(error)
         warn(_log, Kind.REPORT_NOT_WRITTEN, "a report can't be delivered: %s", why)
@@ -96,7 +95,7 @@ def topic_record(report: WriteReport, report_topic: str) -> TopicRecord:
 def _report_topic(report: WriteReport, config: SinkConfig) -> None:
     topic = config.report_topic
     if topic is None or report.outcome in _DECIDED:
-        return  # a decided one was written with the decision, maybe by another driver
+        return  # the report was committed with the batch, maybe by another driver
     from spark_kafka_sink.transactions.driver_transactions import write_record
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
@@ -115,8 +114,8 @@ def _listener(path: str, report: WriteReport, config: SinkConfig) -> None:  # no
 
 
 def listener(path: str) -> Callable[[WriteReport], object]:
-    """Imports the report listener with the import path ``path`` (option reportListeners). Raises
-    ConfigError if this fails.
+    """Imports the user's function with the import path ``path``, which is an item of the option
+    reportListeners. Raises ConfigError if there is no such function.
     """
     return find_function(path, "reportListeners", "report")
 

@@ -1,14 +1,12 @@
 """Passes data of failed task attempts to the report of their batch, in files.
 
-Owns: the directories of these files (:class:`FailedAttempts`), and the rules for reading and
-removing the files. Never: the content of a report (``report_of_batch.py``).
-
 Spark passes nothing of a failed task to ``abort``: its exception only reaches the JVM, and later
-the user's process. So a failed attempt writes its own report as a file before it raises. The later
-abort or commit of the batch reads and removes the file. The file is in the directory of
-``reportPath``. If ``reportPath`` is not set, or if that directory can't be written, the file is in
-the application's local directory. An executor on another machine that shares neither directory
-writes no file (docs/design/spark.md has the alternatives).
+the user's process. So a failed attempt writes its own report as a file before it raises the error
+(``report_of_batch.py`` creates the report). The later abort or commit of the batch reads and
+removes the file (:class:`FailedAttempts`). The file is in the directory of ``reportPath``. If
+``reportPath`` is not set, or if that directory can't be written, the file is in the application's
+local directory. An executor on another machine that shares neither directory writes no file
+(docs/design/spark.md has the alternatives).
 """
 
 from __future__ import annotations
@@ -38,23 +36,24 @@ from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 if TYPE_CHECKING:
     from spark_kafka_sink.datasource.report.write_report import WriteReport
 
-#: Hidden from who reads a directory of reports.
+#: The prefix of the directories' names. The dot hides them from readers of a directory of reports.
 _NAME: Final = ".kprod-failed-"
 #: File names of finished and of interrupted attempts.
 _FILE: Final = re.compile(r"\.?(\d+-\d+|begun)?\.json(\.tmp)?")
-#: The identity of the batch, from its first task.
+#: The name of the file with the identity of the batch, which the first task writes.
 _BEGUN: Final = "begun.json"
-#: Attempts that are read, at most; a job fails after a few.
+#: The largest number of reports that are read. A job fails after a few failed attempts.
 _MOST: Final = 100
-#: Longer than any batch takes.
+#: The age in ms at which directories of a killed driver are removed. No batch takes that long.
 _FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempts:
-    """The directories for the reports of a batch's failed attempts. ``named`` is a directory next
-    to reportPath, and ``local`` is a directory in the application's local directory. Each is empty
-    if there is no such directory.
+    """The directories for the reports of a batch's failed attempts. ``named`` is the path of a
+    directory in or next to reportPath. ``local`` is the path of a directory in the application's
+    local directory (SPARK_LOCAL_DIRS). Each path is empty if it is not available. Picklable, so
+    that tasks use the same directories as the driver.
     """
 
     named: str = ""
@@ -62,8 +61,9 @@ class FailedAttempts:
 
     @classmethod
     def of(cls, report_path: str | None, token: str, query_name: str = "") -> FailedAttempts:
-        """The directories of a write. ``token`` is the token of ``driver_identity``. The token is
-        the same at planning, in the tasks, and at commit or abort. Without a token there are no
+        """Chooses the directories of a write. ``token`` identifies the write, and is the same at
+        planning, in the tasks, and at commit or abort. For a stream, it is the token of
+        ``driver_identity``. For a batch job, it is random. If the token is empty, there are no
         directories.
 
         Two queries with the same options have the same token if their checkpoint is set in Spark's
@@ -100,7 +100,8 @@ class FailedAttempts:
                 Path(folder).mkdir(mode=0o700)
 
     def tell(self, identity: TaskIdentity) -> None:
-        """Stores the identity of the write in a file, at the start of the first task. Never raises.
+        """Stores the identity of the write in a file. The first attempt of the first task calls
+        this method at its start. Never raises.
 
         If a user stops a write, Spark kills every attempt, and a killed attempt stores nothing. The
         report of such a write gets the identity from this file. The file is only in the
@@ -137,7 +138,7 @@ class FailedAttempts:
             check = allow_lists.check_report_path if folder == self.named else None
             with contextlib.suppress(UnusableFileError, ConfigError):
                 _add(folder, f"{number}.json", small.json(), check)
-                return  # else its disk is full
+                return  # if it can't be written, the next directory is tried
 
     @property
     def begun_ms(self) -> int | None:
@@ -170,7 +171,9 @@ class FailedAttempts:
         return [one for one in found if batch_id in (None, one.batch_id)]
 
     def take(self, batch_id: int | None) -> list[WriteReport]:
-        """Returns the reports of :meth:`left`, and removes the directories."""
+        """Returns the stored reports as :meth:`left` does, and then removes the directories. Never
+        raises.
+        """
         found = self.left(batch_id)
         self.end()
         return found

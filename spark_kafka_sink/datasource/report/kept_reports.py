@@ -1,7 +1,6 @@
 """Stores the last report of each query on the driver, for ``last_report``.
 
-Owns: the place of the reports, the number of stored reports, and the choice of the returned report.
-Never: a request from another process (``last_report.py``).
+``last_report.py`` carries a stored report to the user's process.
 
 Spark runs ``commit`` and ``abort`` in separate Python processes, which keep nothing in memory. But
 all Python processes of a driver share the application's directory in ``SPARK_LOCAL_DIRS``, which
@@ -23,7 +22,8 @@ from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 _VARIABLE: Final = "SPARK_LOCAL_DIRS"
 _FOLDER: Final = "kprod-reports"
-#: Queries, and option sets of writes without a query, whose last report is kept, at most.
+#: The largest number of stored reports. Each query has one, and each set of options of writes
+#: without a query.
 MOST_KEPT: Final = 100
 _QUERY_ID: Final = re.compile(r"[0-9a-f-]{1,64}")
 _YARN_ID: Final = re.compile(r"(?<=/appcache/)application_\d+_\d+(?=/)")
@@ -46,8 +46,9 @@ def folder() -> Path | None:
 
 
 def keep(report: WriteReport) -> None:
-    """Stores a report, in place of the previous report with the same query and the same options.
-    Raises UnusableFileError.
+    """Stores a report in a file, in place of the previous report with the same query and the same
+    options. Does nothing if Spark has not set a local directory. Raises UnusableFileError if the
+    file can't be written.
     """
     there = folder()
     if there is None:
@@ -64,10 +65,11 @@ def keep(report: WriteReport) -> None:
 
 
 def kept(query_id: str | None) -> str | None:
-    """The JSON of the last report of the query ``query_id``, or of any write if ``query_id`` is
-    None.
+    """The JSON of the last stored report of the query ``query_id``, or of any write if ``query_id``
+    is None.
 
-    Returns None if there is no report. Raises UnusableFileError.
+    Returns None if there is no report. Raises UnusableFileError if Spark has not set a local
+    directory, or if the report can't be read.
     """
     there = folder()
     if there is None:

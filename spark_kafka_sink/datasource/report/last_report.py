@@ -1,7 +1,7 @@
 """``last_report``: the last report of a query or a session, in the user's process.
 
-Owns: the request and its response. Never: the storage of reports (``kept_reports.py``), the
-transport to the driver (``process/asked_of_driver.py``).
+The driver stores the reports (``kept_reports.py``). The user's process requests a report from the
+driver by reading a data source's schema (``process/asked_of_driver.py``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Formats a report as a line of the driver's log.
-
-Owns: the values in the line, and the line's maximum length. Never: the logger
-(``destinations.py``).
-"""
+"""Formats a report as a line of the driver's log. ``destinations.py`` logs the line."""
 
 from __future__ import annotations
 
@@ -10,13 +6,13 @@ from spark_kafka_sink.base.errors import named
 from spark_kafka_sink.config.sink_config import DeliveryGuarantee
 from spark_kafka_sink.datasource.report.write_report import WriteReport
 
-#: Partitions that the line lists; the report has all.
+#: The largest number of partitions that the line lists.
 LOGGED_PARTITIONS = 20
 _LOGGED_ATTEMPTS = 10
 
 
 def line_of(report: WriteReport) -> str:
-    """Formats a report as one log line of ``name=value`` pairs."""
+    """Formats the report of a successful batch as one log line of ``name=value`` pairs."""
     return "kprod wrote " + " ".join(f"{n}={value}" for n, value in summary_of(report).items())
 
 

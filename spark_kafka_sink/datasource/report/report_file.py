@@ -1,7 +1,6 @@
 """Writes reports to files on the driver (option ``reportPath``).
 
-Owns: the names of the files, and the form of a report in a file. Never: the list of writable paths
-(``base/security/allow_lists.py``), system calls (``base/security/local_files.py``). This module
+The operator's allow list restricts the paths (``base/security/allow_lists.py``). This module
 renames or deletes no file: the user does that with logrotate, or with a rule of the object store.
 """
 
@@ -24,7 +23,10 @@ from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 
 def check_report_path(path: str) -> None:
-    """Raises ConfigError, before a row is written, if reports can't be written to the path."""
+    """Raises ConfigError if ``path`` is not a file or a directory, or if the operator's allow list
+    does not permit the path. Called before a row is written. A missing directory is not an error
+    here (see :func:`lacks`).
+    """
     allow_lists.check_report_path(path)
     try:
         refuse_unusable(path, directories=True)
@@ -55,8 +57,8 @@ def lacks(path: str) -> str | None:
 
 
 def write_report_file(path: str, report: WriteReport) -> None:
-    """Appends the report to a file as a line of JSON, or adds a file to a directory. Raises
-    ConfigError.
+    """Appends the report to the file ``path`` as a line of JSON. If ``path`` is a directory, adds a
+    file with the report to the directory. Raises ConfigError if the file can't be written.
 
     A file is JSON Lines: a stream adds a line for every micro-batch, and an hourly job keeps its
     history in one file. A directory gets one file per report.

@@ -1,7 +1,6 @@
 """Creates a batch's report from its commit messages, its failed attempts and its result.
 
-Owns: :func:`report_of_batch`, :func:`report_of_attempt`. Never: the meaning of a field
-(``write_report.py``), the destination of a report.
+``write_report.py`` describes the fields of a report, and ``destinations.py`` delivers reports.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from spark_kafka_sink.datasource.write.task_identity import TaskIdentity
 from spark_kafka_sink.producer.metrics.produce_report import NodeReport, ProduceReport
 from spark_kafka_sink.transactions.transactional_ids import DEFAULT_PREFIX
 
-#: Unfinished tasks and topics that a report lists.
+#: The largest number of unfinished tasks, failed attempts, servers and topics that a report lists.
 NAMED = 100
 _LONGEST_TEXT = 2_000
 
@@ -77,7 +76,8 @@ def report_of_batch(
     if (queue := config.dead_letters) is not None:
         counts = summed(count for message in messages for count in message.letters)
         letters = DeadLettersReport(queue.topic, sum(one.rows for one in counts), counts)
-        # The dead letters of a failed attempt may be noted, and not sent.
+        # The number of acknowledged dead letters, which may be smaller than the number of noted
+        # dead letters if the attempt has failed.
         sent = (n for tp, (n, _, _) in produced.by_partition.items() if tp.topic == queue.topic)
         produced = replace(produced, rows=produced.rows - sum(sent))
     values: dict[str, Any] = {
@@ -222,17 +222,21 @@ def _rates(produced: ProduceReport, elapsed_ms: int) -> dict[str, object]:
     }
 
 
-#: The hint of an error that is none of this package.
+#: The hint for an error that this package has not raised.
 _OF_SPARK = "Spark's own exception has the cause"
 
 
 def report_of_attempt(
     config: SinkConfig, attempt: TaskCommitMessage, error: BaseException
 ) -> WriteReport:
-    """The report of a failed task attempt. :func:`with_failures` adds it to the batch's report."""
+    """Creates the report of a failed task attempt, which :func:`with_attempts` or
+    :func:`with_failures` later adds to the batch's report. ``attempt`` has the figures of the
+    attempt up to its failure. The text of a foreign error is left out, because it may contain data
+    of a row.
+    """
     batch_id = attempt.identity.batch_id
     if not isinstance(error, KafkaError):
-        # Its text may hold a row.
+        # The text of the error may contain data of a row.
         error = KafkaError(
             f"the task was stopped, or got no more rows from Spark: {place_of(error)}",
             hint=_OF_SPARK,
@@ -248,7 +252,9 @@ def report_of_attempt(
 
 
 def with_attempts(report: WriteReport, attempts: Sequence[WriteReport]) -> WriteReport:
-    """Adds the failed attempts to the report of their batch."""
+    """Adds the failed attempts to the report of their batch, in the order of time, at most 100.
+    ``attempts`` are the reports of :func:`report_of_attempt`.
+    """
     every = sorted(attempts, key=lambda one: one.written_at_ms)
     return replace(report, failed_attempts=tuple(_failed(one) for one in every[:NAMED]))
 
@@ -343,7 +349,9 @@ def _merged(brokers: Sequence[BrokerReport]) -> tuple[BrokerReport, ...]:
 def after_commit(
     report: WriteReport, outcome: WriteOutcome, error: KafkaError | None, took_ms: int
 ) -> WriteReport:
-    """Adds the result of the commit to a report that was created before the commit."""
+    """Adds the result of the commit to a report that was created before the commit. ``error`` is
+    the error that the commit raised, or None. ``took_ms`` is the duration of the commit.
+    """
     why = None if error is None else error_report(error)
     return replace(report, outcome=outcome, error=why, commit_ms=took_ms)
 

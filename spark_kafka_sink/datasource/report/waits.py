@@ -1,7 +1,6 @@
-"""Describes the cause of a failure, or the longest wait of the tasks, in a sentence for a report.
+"""Describes the cause of a failure, or the longest wait of the tasks, in a short text for a report.
 
-Owns: the sentence, the names of the report's fields with waits, and the advice for each wait.
-Never: the measurement of a wait.
+The table :data:`WAITS` has the fields of a report that contain waits, and advice for each wait.
 """
 
 from __future__ import annotations
@@ -34,8 +33,9 @@ WAITS: Final = {
 
 
 def explained(report: Mapping[str, object]) -> str:
-    """Describes the cause of a failure and the remedy. For a successful write, describes the
-    longest wait of the tasks. ``report`` is a report's JSON.
+    """Describes a write in a short text. After a failure, the text has the cause and the remedy.
+    For a successful write, it has the longest wait of the tasks. ``report`` is a report's JSON as a
+    dictionary.
     """
     error = report.get("error")
     if not isinstance(error, Mapping):

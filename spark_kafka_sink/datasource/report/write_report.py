@@ -1,10 +1,10 @@
 """The report of one batch or micro-batch, version 1: the written rows, or the reason why no row was
 written.
 
-Owns: :class:`WriteReport` and its fields, their meaning and units, and the JSON of a report. The
-JSON Schema (``write_report.schema.json`` in this folder) and docs/reports.md are generated. Never:
-the computation of the values (``report_of_batch.py``), the destination of a report
-(``destinations.py``).
+A :class:`WriteReport` describes its fields and their units, and makes the JSON of a report. The
+JSON Schema (``write_report.schema.json`` in this folder) and docs/reports.md are generated from
+these descriptions. ``report_of_batch.py`` computes the values, and ``destinations.py`` delivers the
+report.
 
 No field has data of a row or a secret. Version 1 may get new fields. If a field is removed, or
 changes its meaning, the report needs version 2.
@@ -29,7 +29,7 @@ REPORT_VERSION = 1
 #: larger report omits partitions, and ``partitions_left_out`` counts them.
 MAX_JSON_BYTES = 900_000
 
-#: Sums of checksums are counted in 64 bits.
+#: The sum of checksums is a number modulo 2^64.
 CHECKSUMS = 2**64
 
 _MS = "ms"
@@ -37,20 +37,24 @@ EPOCH_MS = "ms since 1970-01-01 UTC"
 
 
 class WriteOutcome(StrEnum):
-    """The outcome of a batch's rows."""
+    """The outcome of a batch: whether its rows are in Kafka."""
 
     #: deliveryGuarantee=at-least-once or none: every row is acknowledged.
     ACKNOWLEDGED = "acknowledged"
-    #: exactly-once, as ``transactions/batches.py`` ``Commit`` has them.
+    #: The next four have the names of ``Commit`` (``transactions/results.py``), with exactly-once.
+    #: Every row is committed.
     COMMITTED = "committed"
+    #: An earlier write of the same batch is committed, and this write has added no row.
     DONE_BEFORE = "done before"
+    #: The batch has no rows.
     NO_ROWS = "no rows"
+    #: A write of a ``transaction`` block: its rows are committed at the end of the block.
     PREPARED = "prepared, to be decided with other writes"
-    #: The commit raised: see ``error``.
+    #: The commit raised an error, which is in the field ``error``.
     FAILED = "failed"
-    #: It is unknown whether the batch is committed; the next start resolves it, or an operator.
+    #: It is unknown whether the batch is committed. The next start or an operator resolves it.
     UNKNOWN = "unknown"
-    #: Partly committed: some of the transactions were aborted.
+    #: A part of the rows is committed, because some of the transactions were aborted.
     PARTIAL = "partial"
     #: Spark aborted the batch before its commit: a task failed, or the query was stopped.
     ABORTED = "aborted"
@@ -77,7 +81,7 @@ _SUCCESSES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
-    """The error that ended a batch: code, text and advice."""
+    """The error that ended a batch or a task attempt: code, text and advice."""
 
     code: Annotated[
         str,
@@ -89,8 +93,8 @@ class ErrorReport:
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """The Produce requests to one broker, summed over all finished tasks and all failed attempts
-    that left a report.
+    """The Produce requests to one broker, summed over all finished tasks. In the report of an
+    aborted batch, the sums also cover the failed attempts that left a report.
     """
 
     id: Annotated[int, Described("The node id; -1 if a batch had no known leader.")]
@@ -199,7 +203,7 @@ class AuditReport:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """The task that took longest."""
+    """The finished task of a batch that took longest."""
 
     partition: Annotated[int, Described("The DataFrame's partition, which is the task's index.")]
     attempt: Annotated[int, Described("The number of the attempt that succeeded, from 0.")]
@@ -242,8 +246,8 @@ class WriteReport:
     """The report of one batch or micro-batch: the written rows, or the reason why no row was
     written.
 
-    Sums cover the tasks whose commit messages the driver has received. Each run of a batch has one
-    report, which is made at the commit, even if the commit fails. If there was no commit, the
+    Sums cover only the tasks that have sent a commit message to the driver. Each run of a batch has
+    one report, which is made at the commit, even if the commit fails. If there was no commit, the
     report is made at the abort.
     """
 
@@ -549,7 +553,7 @@ class WriteReport:
         return max(self.brokers, key=lambda one: one.mean_latency_ms, default=None)
 
     def explain(self) -> str:
-        """Describes the write in a sentence. After a failure, the sentence has the cause and the
+        """Describes the write in a short text. After a failure, the text has the cause and the
         remedy. Otherwise it has the longest wait of the tasks, and where to look for the reason.
         """
         return explained(json.loads(self.json()))
@@ -568,11 +572,11 @@ class WriteReport:
         report = self
         text = _dumps(report)
         if len(text) > MAX_JSON_BYTES:
-            # A part of it would be useless.
+            # The audit is left out as a whole, because a part of it would be useless.
             report = replace(report, audit=None)
             text = _dumps(report)
         while len(text) > MAX_JSON_BYTES and report.partitions:
-            # By their mean size, and one percent more: at most a few rounds.
+            # The number to leave out is estimated by their mean size, with one percent more.
             count = len(report.partitions)
             over = (len(text) - MAX_JSON_BYTES) / len(text)
             kept = min(count - 1, int(count * (1 - over) * 0.99))
