@@ -160,9 +160,9 @@ class KafkaProducer:
 
         Raises SerializationError or DataError if the record is invalid. If the transaction has
         failed, raises its error. Raises IllegalStateError if the producer is closed, if the process
-        was forked, or if transactional.id is set and no transaction was begun. Raises DeliveryError
-        if the producer has failed. The cause may be rows of :meth:`send_columns`, or an
-        authentication error.
+        was forked, or if transactional.id is set and no transaction was begun. If the producer has
+        failed, raises the error of this failure: AuthenticationError after a failed authentication,
+        DeliveryError after a failed batch with rows of :meth:`send_columns`.
         """
         try:
             return self._records.append(record, callback)
@@ -235,9 +235,10 @@ class KafkaProducer:
         or RecordTooLargeError for a row that can't be sent, and KafkaTimeoutError or
         BufferExhaustedError if a wait timed out.
 
-        After an error the task attempt has failed, although some rows may already be sent. From
-        then on every method raises an error, except :meth:`close`, and :meth:`abort_transaction` in
-        a transaction.
+        After an error the task attempt has failed, although some rows may already be sent. In a
+        transaction, the transaction can then only be aborted (:meth:`abort_transaction`). Without a
+        transaction, every later call that sends or waits raises an error. The producer can then
+        only be closed.
         """
         self._lifecycle.check()
         if self._transaction_manager is not None:
@@ -261,9 +262,10 @@ class KafkaProducer:
     def flush(self) -> None:
         """Sends all queued records, and waits until each record is acknowledged or has failed.
 
-        Raises DeliveryError if this producer has failed, and IllegalStateError if a callback calls
-        this method. If a record of :meth:`send` failed, only its future has the error. If a
-        transaction failed, only :meth:`commit_transaction` raises the error.
+        Raises IllegalStateError if a callback calls this method. If this producer has failed,
+        raises the error of this failure, such as DeliveryError. If a record of :meth:`send` failed,
+        only its future and callback have the error. If the transaction has failed, this method does
+        not raise the error, but :meth:`commit_transaction` does.
         """
         self._lifecycle.check()
         self._refuse_in_callback("flush")
@@ -307,7 +309,8 @@ class KafkaProducer:
         The metadata is requested from a broker if the topic is unknown, or if ``fresh`` is True.
         The call then blocks for at most max.block.ms.
 
-        Raises KafkaTimeoutError, InvalidTopicError, AuthorizationError.
+        Raises KafkaTimeoutError if the topic is still unknown after this time, InvalidTopicError if
+        its name is invalid, and AuthorizationError if the principal may not see the topic.
         """
         self._lifecycle.check()
         deadline = self._clock.now_ms() + self._config.max_block_ms
@@ -373,8 +376,8 @@ class KafkaProducer:
 
     @property
     def identity_in_doubt(self) -> bool:
-        """True if a request InitProducerId or AddPartitionsToTxn got no response and was sent
-        again.
+        """True after a request InitProducerId or AddPartitionsToTxn got no response and was sent
+        again. The property never becomes False again.
 
         The coordinator may still receive the first request later. A late InitProducerId aborts the
         open transaction of this transactional.id. A late AddPartitionsToTxn opens a new
@@ -614,9 +617,9 @@ class KafkaProducer:
         """Fails the open transaction with ``error``. If no transaction is open, fails the producer.
 
         In a transaction, only the transaction fails, and can then be aborted. Without a
-        transaction, queued batches are not sent, and every method except :meth:`close` raises
-        ``error``. A producer that has already failed stays failed, even in a transaction. The
-        reason: if an append was interrupted, the queues of batches may be inconsistent.
+        transaction, batches that were never sent fail, and every later call that sends or waits
+        raises ``error``. A producer that has already failed stays failed, even in a transaction.
+        The reason: if an append was interrupted, the queues of batches may be inconsistent.
         """
         manager = self._transaction_manager
         if (
@@ -647,11 +650,16 @@ class KafkaProducer:
         ends the network thread.
 
         If ``timeout_ms`` is None, the limit is delivery.timeout.ms. The queued records fail
-        immediately in these cases: ``timeout_ms`` is 0, a callback calls this method, or Ctrl-C
-        interrupts it. An open transaction is aborted. The method does not raise the errors of
-        records. The future of a record has its error. For the errors of rows of
-        :meth:`send_columns`, call :meth:`flush` first. In a forked child process the method does
-        nothing.
+        immediately in these cases: ``timeout_ms`` is 0, a callback calls this method, Ctrl-C
+        interrupts it, or another method has already raised the error of the failed producer.
+
+        An open transaction is aborted within the same time. If the records fail immediately or the
+        time is over, brokers abort the transaction after transaction.timeout.ms. A prepared
+        transaction stays open.
+
+        The method does not raise the errors of records. The future of a record has its error. For
+        the errors of rows of :meth:`send_columns`, call :meth:`flush` first. In a forked child
+        process, and for a closed producer, the method does nothing.
         """
         life = self._lifecycle
         if life.closed or life.is_forked:

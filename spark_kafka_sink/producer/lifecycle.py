@@ -14,7 +14,7 @@ If a batch fails permanently, the effect depends on the batch (DESIGN.md, rule R
   with a new epoch, because brokers accept no gap in the sequence numbers
   (``transaction_manager.py``).
 - Rows of ``send_columns`` belong to a task attempt. The whole attempt fails. Unacknowledged rows
-  fail, and every method except ``close`` raises the error.
+  fail, and every later call that sends or waits raises the error. The producer can only be closed.
 - In a transaction, the transaction can then only be aborted. After ``abort_transaction`` the
   producer can be used again.
 """
@@ -117,8 +117,8 @@ class Lifecycle:
         #: True while records are accepted. It is a field and not a property, because it is read for
         #: each record of ``send``.
         self.is_open = True
-        #: The error of the first failure. Every method except ``close`` raises it. None if the
-        #: producer has not failed.
+        #: The error of the first failure. Every later call that sends or waits raises this error.
+        #: None if the producer has not failed.
         self.error: KafkaError | None = None
         #: True after a method has raised ``error``. ``close`` then need not wait for batches in
         #: flight.
@@ -134,8 +134,8 @@ class Lifecycle:
         self.forks = ForkCounter.count
 
     def fail(self, error: KafkaError) -> None:
-        """Marks the producer as failed. Every method except ``close`` then raises ``error``. If the
-        producer has already failed, the first error stays.
+        """Marks the producer as failed. Every later call that sends or waits raises ``error``. If
+        the producer has already failed, the first error stays.
         """
         with self._lock:
             if self.error is None:
