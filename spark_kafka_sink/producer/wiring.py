@@ -150,8 +150,9 @@ class ProducerParts:
 
         ``cluster`` is metadata that is already known, or None. ``client`` is an existing network
         client, and ``new_client`` a function that creates a network client. If both are None, a
-        client that uses sockets is created. ``random`` returns numbers from 0 to 1, for the random
-        part of the retry backoffs of metadata and batches.
+        client that uses sockets is created. ``start_thread(run, name)`` starts the network thread.
+        ``random`` returns numbers from 0 to 1, for the random part of the retry backoffs of
+        metadata and batches.
         """
         self.interceptors = options.interceptors
         self._plugins: list[tuple[object, str]] = [
