@@ -416,7 +416,8 @@ class ProducerBatch:
         """Moves the batch to READY, and removes its producer id, epoch and sequence number.
 
         When the batch is drained next, it gets new values and a new header, like a new batch. The
-        caller makes sure that the batch is not in flight.
+        caller makes sure that no request with the batch is in flight. (The state may still be
+        IN_FLIGHT, if the last response did not show the outcome of the batch.)
         """
         if self.state is BatchState.IN_FLIGHT:
             self.reenqueued(now)

@@ -142,8 +142,10 @@ class Sender:
     """Sends the batches of the accumulator until the producer is closed.
 
     ``transaction_manager`` is None for a producer without idempotence. If a batch of such a
-    producer fails, later batches are still sent. Such a producer keeps the order of records only
-    with max.in.flight.requests.per.connection=1.
+    producer fails and has only records of ``send``, later batches are still sent. If the failed
+    batch has rows of ``send_columns``, the batches that were never sent also fail, but sent batches
+    are still retried. Such a producer keeps the order of records only with
+    max.in.flight.requests.per.connection=1.
     """
 
     def __init__(
@@ -193,7 +195,8 @@ class Sender:
 
     def run(self) -> None:
         """The function of the network thread. Sends batches until the producer is closed. Then
-        sends the queued batches, aborts an open transaction, and closes the client.
+        sends the queued batches, aborts an open transaction, and closes the client. After a failure
+        or a forced close, only fails the batches and closes the client.
         """
         life = self._lifecycle
         try:
@@ -738,9 +741,10 @@ class Sender:
         """Returns True if an idempotent producer can continue after ``batch`` has failed with
         ``error``.
 
-        The producer can't continue if ``batch`` has rows of ``send_columns``. The producer also
-        can't continue if another batch of the partition has such rows and no known outcome. Such
-        rows never get a new sequence number (DESIGN.md, rule R2).
+        The producer can't continue after an error that concerns the whole producer (see
+        ``is_fatal``), or if ``batch`` has rows of ``send_columns``. The producer also can't
+        continue if another batch of the partition has such rows and no known outcome. Such rows
+        never get a new sequence number (DESIGN.md, rule R2).
         """
         beside = manager.unresolved(batch.tp) if batch.has_sequence else []
         return not is_fatal(error) and all(one.has_futures_only for one in (batch, *beside))
