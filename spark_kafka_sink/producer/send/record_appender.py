@@ -189,7 +189,9 @@ class RecordFiller:
         under the accumulator's lock.
 
         Returns three values: the batch, or None if the caller must first allocate memory; the
-        number of bytes to allocate; True if the sender must be woken.
+        number of bytes to allocate; True if the sender must be woken. If the record does not fit
+        into the open batch, ends the appends to the open batch (see ``BatchFiller.claim``, which
+        may add the batch to ``claimed``).
         """
         timestamp, key, value, headers, _ = record
         raw_limit = self._filler.limits.raw_limit

@@ -515,8 +515,8 @@ class PartitionSequences(Generic[BatchT]):
 
     @property
     def has_unresolved(self) -> bool:
-        """True if there is a lost batch: it has failed, but may be in the log, or a broker may
-        still append it.
+        """True if there is a lost batch. A lost batch has failed, but may be in the log, or a
+        broker may still append it.
         """
         return bool(self._lost)
 
@@ -681,8 +681,8 @@ class TxnPartitionMap:
 
     @property
     def has_unresolved(self) -> bool:
-        """True if a partition has a lost batch: it has failed, but may be in the log, or a broker
-        may still append it.
+        """True if a partition has a lost batch. A lost batch has failed, but may be in the log, or
+        a broker may still append it.
         """
         return any(sequences.has_unresolved for sequences in self.of.values())
 

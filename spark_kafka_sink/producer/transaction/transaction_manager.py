@@ -440,8 +440,8 @@ class TransactionManager:
             self._fail_calls(error)
 
     def close(self, error: KafkaError) -> None:
-        """Fails all queued requests for the producer id and the transaction with ``error``. Called
-        when the sender ends.
+        """Fails all requests for the producer id and the transaction, and the calls that wait for
+        them, with ``error``. Called when the sender ends.
         """
         with self._identity.lock:
             self._fail_calls(error)

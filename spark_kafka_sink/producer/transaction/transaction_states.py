@@ -216,6 +216,9 @@ class ProducerIdentity:
         """Stores the transaction version of the cluster, from the ApiVersions responses of the
         connected brokers. If the responses differ, the response with the highest
         ``finalized_features_epoch`` is used.
+
+        ``coordinator`` is the ApiVersions response of the transaction coordinator, or None. It
+        shows whether the coordinator can raise the epoch of a producer.
         """
         for versions in brokers:
             if versions.finalized_features_epoch > self._features_epoch:

@@ -310,7 +310,8 @@ class TxnRequestQueue:
 
     def retry(self, request: TxnRequest, at_ms: int) -> None:
         """Puts ``request`` back into the queue, because it could not be sent, or because its
-        response requires a retry. It is sent again at ``at_ms`` (monotonic ms).
+        response requires a retry. It is sent again at ``at_ms`` (monotonic ms). If the producer has
+        failed, ``request`` fails with the producer's error instead.
         """
         identity = self._identity
         with identity.lock:
