@@ -468,8 +468,9 @@ class InvalidTopicError(ApiError):
 
 
 class RecordTooLargeError(ApiError):
-    """A record, or a batch with a single record, is larger than max.request.size, buffer.memory or
-    the broker's limit.
+    """A record or a batch is larger than ``max.request.size``, ``buffer.memory`` or a limit of the
+    broker. A batch that is larger than ``max.message.bytes`` of the topic is first split, down to
+    single records.
     """
 
     default_kind = Kind.RECORD_TOO_LARGE
@@ -544,7 +545,9 @@ class ErrorClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CodeInfo:
-    """A row of the table of error codes of brokers."""
+    """A row of the table of error codes of brokers: the number, the producer's reaction, the class
+    of the exception, the meaning and the hint.
+    """
 
     code: int
     error_class: ErrorClass

@@ -266,7 +266,7 @@ def _header_of(batch: LogBatch) -> ReadBatch:
 
 
 class _Walk:
-    """Reads the records of one batch in order, and decompresses them chunk by chunk."""
+    """Reads the records of one batch in order, and decompresses them in parts of about 1 MiB."""
 
     __slots__ = ("_at", "_batch", "_before", "_chunk", "_chunks", "kept", "offset")
 

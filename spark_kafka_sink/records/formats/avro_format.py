@@ -7,10 +7,12 @@ errors: numbers that are too large, and nulls where a value is required. A schem
 for errors that would lead to wrong bytes, because the registry itself checks all schemas.
 
 A column belongs to the field with the column's name, or to the field that has the column's name as
-an alias. A field without a column gets the default of the field. In a derived schema, a nullable
-field has the type ``["null", T]`` and the default null, as in Kafka Connect. So readers still work
-after such a field is added or removed. In all other respects, a derived schema is the same as the
-schema that Spark's ``to_avro`` derives.
+an alias. If no column has exactly this name, the letter case is ignored. A field without a column
+gets the default of the field.
+
+In a derived schema, a nullable field has the type ``["null", T]`` and the default null, as in Kafka
+Connect. So readers still work after such a field is added or removed. In all other respects, a
+derived schema is the same as the schema that Spark's ``to_avro`` derives.
 """
 
 from __future__ import annotations
@@ -248,9 +250,8 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
 def _decimal(declared: Mapping[str, Any], size: int | None) -> nodes.Decimal | None:
     """Reads the logical type decimal from ``declared``. None if the declaration is invalid.
 
-    The declaration is invalid in three cases: it has no precision, its scale is above the
-    precision, or the precision does not fit into ``size`` bytes. ``size`` is the size of a fixed
-    type, or None for another type.
+    ``size`` is the size of a fixed type, or None for another type. The precision must be a positive
+    integer that fits into ``size`` bytes. The scale must be an integer from 0 to the precision.
     """
     precision, scale = declared.get("precision"), declared.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not precision:
@@ -290,8 +291,8 @@ def _derived(column: ColumnType, name: str, path: str, used: set[str]) -> object
 
 
 def _derived_record(column: ColumnType, name: str, path: str, used: set[str]) -> object:
-    """Derives the schema of a struct column. The name of a nested record is the path of its column.
-    If that name is already used, "_" is appended.
+    """Derives the schema of a struct column. The name of a nested record is the name of the
+    enclosing record, "_" and the name of the column. If that name is already used, "_" is appended.
     """
     while name in used:
         name += "_"

@@ -257,8 +257,8 @@ class _Check:
 
 
 def _rest(declared: _Json) -> _Json:
-    """The part of ``declared`` with the schema of all properties that ``declared`` does not name
-    (``additionalProperties``). ``patternProperties`` is ignored.
+    """The schema of all properties that ``declared`` does not name (``additionalProperties``). If
+    ``declared`` has ``patternProperties``, the result is true: any property is allowed.
     """
     return "patternProperties" in declared or declared.get("additionalProperties", True)
 

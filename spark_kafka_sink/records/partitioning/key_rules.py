@@ -6,9 +6,10 @@ same rules are used for columns (``partitioners``) and for single records
 It does not choose a partition, because only the caller knows the number of partitions and their
 leaders.
 
-A name of a librdkafka partitioner means the same as in librdkafka (``rdkafka_msg.c``). Partitioners
-with ``_random`` in their name distribute null keys by load. ``consistent_random`` also distributes
-empty keys by load. The other partitioners hash an empty key.
+A name of a librdkafka partitioner means the same as in librdkafka (``rdkafka_msg.c``).
+``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty key. All others distribute
+null keys by load. ``consistent_random`` also distributes empty keys by load, and ``random`` chooses
+a random partition for each empty or other key. All others hash an empty key.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ def _hash_block(keys: Block) -> UInt32s:
 
 
 def _mixed(k: UInt32s) -> UInt32s:
-    """Mixes the words ``k`` as murmur2 does before it adds them to the hash. Changes ``k`` in
-    place.
+    """Mixes the words ``k``, as murmur2 does before it combines them with the hash. Changes ``k``
+    in place.
     """
     k *= _M
     k ^= k >> _24

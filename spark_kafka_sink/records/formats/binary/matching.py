@@ -48,11 +48,15 @@ def matched_fields(
     """Finds the column for each field of a record. Returns the encodings of the fields, in the
     order of ``fields``.
 
-    ``fields`` are pairs: the names of a field (its name and aliases), and the field itself.
+    ``fields`` are pairs: the names of a field (its name and aliases), and the field itself. A
+    column fits a field if it has one of the names. If no column has exactly one of the names, the
+    letter case is ignored, but only for a column with a name that is unique without the letter
+    case.
+
     ``written`` is called with a field, the field's column and the field's path. The column is None
     if no column fits the field. ``written`` returns the field's encoding. If the encoding is empty
     bytes, the field is left out of the result. ``owner`` is the name of the record for messages.
-    Raises SchemaError if no field fits a column, or if two fields fit the same column.
+    Raises SchemaError if a column fits no field, or if two fields fit the same column.
     """
     exact = {name: i for i, name in enumerate(column.names)}
     in_any_case = Counter(map(str.lower, column.names))
