@@ -24,7 +24,8 @@ from typing import Any, ClassVar
 from spark_kafka_sink.base.documentation import error_url, where_to_read
 from spark_kafka_sink.base.error_kinds import Kind
 
-#: Limit of the warnings remembered: a text may contain a value that is new each time.
+#: The most warnings that are remembered. There is a limit, because a text can contain a value that
+#: is new each time.
 _MOST_REMEMBERED = 1_000
 
 _said: set[str] = set()
@@ -553,7 +554,7 @@ class CodeInfo:
     error_class: ErrorClass
     error_type: type[ApiError]
     meaning: str
-    #: The advice for the code. For a code that is retried: the advice when it lasts.
+    #: The advice for the code. If the client retries, this is the advice for an error that lasts.
     hint: str
 
 

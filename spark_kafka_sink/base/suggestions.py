@@ -14,8 +14,8 @@ from collections.abc import Iterable
 #: difflib's time is quadratic, and nothing legal is longer.
 _LONGEST = 100
 
-#: Values in other systems' words, by their letters, where the nearest spelling would be a wrong
-#: value.
+#: Correct values, by the words of other systems (in the form of ``letters``). For these words, the
+#: most similar value would be wrong.
 _OTHER_WORDS = {
     "tls": "SSL",
     "plain": "PLAINTEXT",

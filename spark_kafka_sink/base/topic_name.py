@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 
-#: ``Topic.INTERNAL_TOPICS``: a broker takes no producer's rows for them.
+#: Java's ``Topic.INTERNAL_TOPICS``. Brokers reject records of producers for these topics.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 #: The default of the option commitLogTopic.
 COMMIT_LOG_TOPIC = "__kprod_commits"
 
-#: A valid name in words.
+#: The description of a valid name, for hints.
 VALID_NAME = "letters, digits, '.', '_' and '-', at most 249 of them"
 
 

@@ -15,7 +15,7 @@ from spark_kafka_sink.base.errors import DataError, SchemaError
 from spark_kafka_sink.records.column_plan import ColumnPlan
 from spark_kafka_sink.records.record_columns import RecordColumns, from_record_batch
 
-#: For signatures in rooms that don't import Arrow.
+#: The name of Arrow's type for the signatures of packages that do not import Arrow.
 ArrowBatch = pa.RecordBatch
 
 _TEXT_OR_BYTES = "string or binary"

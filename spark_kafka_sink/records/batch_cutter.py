@@ -22,10 +22,11 @@ from spark_kafka_sink.records.varint import Int64s, highest, lowest, varint_size
 
 Bools = npt.NDArray[np.bool_]
 
-#: Length, attributes and two deltas, a byte each.
+#: The least size of a record without its content: length, attributes and two deltas have a byte
+#: each.
 _MIN_OVERHEAD = 4
-#: A batch that is this near to its limit (a 16th), or that another record of its records' mean size
-#: would overfill, is sent. A run of sticky rows ends there, so few rows would follow for it.
+#: A batch counts as full if less than a 16th of its limit is left, or less than the mean size of
+#: its records. The partitioner ends the rows of a sticky partition there, so few rows would follow.
 _FULL = 16
 
 

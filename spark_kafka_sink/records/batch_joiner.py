@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from spark_kafka_sink.records.record_columns import ChunkSize
 
-#: Rows are held back for others no longer than this after the call. Only the wait for the next
-#: batch may exceed it, because nothing can interrupt that.
+#: The most milliseconds for which rows wait for other rows. Only a wait for the next batch can take
+#: longer, because this wait can't be interrupted.
 HOLD_MS = 100
 
 
@@ -43,11 +43,12 @@ class BatchJoiner:
         self._batches = iter(batches)
         self._now_ms = now_ms
         self._waiting = waiting
-        #: Taken from the iterator, but not returned: it was too much for the batches before.
+        #: A batch that was taken from the iterator, but was too large to be joined, or has another
+        #: schema. The next call returns this batch.
         self._next: pa.RecordBatch | None = None
         #: The error of the iterator, raised after the batches that were not returned yet.
         self._error: Exception | None = None
-        #: The schema of the small batch before; ``_expands``: batches of this schema may expand.
+        #: The schema of the last small batch. ``_expands`` is the result of ``_may_expand`` for it.
         self._schema: pa.Schema | None = None
         self._expands = False
 

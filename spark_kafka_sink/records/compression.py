@@ -26,12 +26,13 @@ from spark_kafka_sink.protocol.request import Buffer
 _XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 * 1024
 _INT32 = struct.Struct(">i")
-#: No batch of ours holds more: max.request.size bounds a record, the accumulator a batch.
+#: The most bytes of the decompressed records of a batch. The batches of this package are smaller.
 MAX_DECOMPRESSED = 2**31 - 1
 #: Approximate size of the chunks of :meth:`Codec.stream`; a block of snappy is one chunk.
 _CHUNK = 1024 * 1024
 _MOST_OF_A_SNAPPY_BLOCK = 64 * _CHUNK
-#: No block holds more than this for each of its bytes: a copy of 64 bytes takes three.
+#: A block of snappy has at most this many decompressed bytes for each of its bytes: three bytes can
+#: mean a copy of 64 bytes.
 _SNAPPY_RATIO = 22
 #: zlib's window bits with a gzip header.
 _GZIP = 16 + zlib.MAX_WBITS

@@ -27,19 +27,20 @@ from spark_kafka_sink.records.varint import Packed, UInt64s
 
 Indices = npt.NDArray[np.integer]
 Slots = slice | npt.NDArray[np.integer]
-#: For each row, or one for all.
+#: A 64-bit word for each row, or one word for all rows.
 Words = UInt64s | np.uint64
 _INT32_MAX = 2**31 - 1
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
-#: A view holds this many bytes itself.
+#: A string with at most this many bytes is stored in the view itself.
 _INLINE = np.uint64(12)
-#: Views that a thread's memory is kept for (4 MiB): a chunk of 65 536 rows with key and value.
+#: The most views for which a thread keeps its memory (4 MiB). A chunk of 65 536 rows with key and
+#: value has as many views.
 _KEPT_VIEWS = 1 << 18
 _LEARNED_BYTES = 8 << 20
 #: The types with offsets of 8 bytes. The offsets of all other types have 4 bytes.
 _LARGE = frozenset({pa.large_binary().id, pa.large_string().id, pa.large_list(pa.null()).id})
-#: Of pa.binary_view(), which old versions of Arrow lack.
+#: The id of the type pa.binary_view(), which old versions of Arrow do not have.
 _VIEW = getattr(pa.lib, "Type_BINARY_VIEW", -1)
 _WIDE, _NARROW = (np.dtype(np.int64), 8), (np.dtype(np.int32), 4)
 

@@ -39,11 +39,12 @@ from spark_kafka_sink.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES,
 
 #: Default limit of the bytes of matching records that are kept of one batch.
 MAX_UNPACKED = 16 * 1024 * 1024
-#: Limits after which :func:`read_batches` skips the rest of a batch. Ours have half a MiB of keys
-#: and values (``log_parts.PIECE_BYTES``): a piece of a document, or tombstones of eight bytes.
+#: Limits after which :func:`read_batches` skips the rest of a batch, in bytes and in records. In
+#: the commit log, a batch of this package has half a MiB at most (``log_parts.PIECE_BYTES``).
 MOST_WALKED: Final = 8 * 1024 * 1024
 MOST_RECORDS: Final = 100_000
-#: Chunks of a mebibyte each; but a stream may also consist of any number of empty chunks.
+#: The most chunks that are decompressed of a batch. A chunk has about 1 MiB, but a stream can also
+#: consist of any number of empty chunks.
 _MOST_CHUNKS: Final = 1000
 #: The longest key that may match, in bytes.
 _LONGEST_KEY: Final = 64 * 1024

@@ -24,14 +24,15 @@ from spark_kafka_sink.protocol.request import Buffer
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint, varint
 
-#: Base offset, length, leader epoch, magic, CRC; what the CRC does not cover.
+#: The part of the header that the CRC does not cover: base offset, length, leader epoch, magic,
+#: CRC.
 _PREFIX = struct.Struct(">qiibI")
-#: Attributes, last offset delta, base and max timestamp, producer id and epoch, base sequence,
-#: record count; what the CRC covers, together with the records.
+#: The part of the header that the CRC covers, together with the records: attributes, last offset
+#: delta, base and max timestamp, producer id and epoch, base sequence, record count.
 _COVERED = struct.Struct(">hiqqqhii")
 HEADER_SIZE = _PREFIX.size + _COVERED.size
 MAGIC = 2
-#: Offset and length themselves are not counted by the length.
+#: The bytes of the fields base offset and length, which the length does not count.
 _LOG_OVERHEAD = 12
 _CODEC_MASK = 0x07
 _LOG_APPEND_TIME = 0x08
@@ -43,7 +44,7 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
 
-#: Sequences are counted in 31 bits.
+#: The number of sequence numbers: a sequence number has 31 bits.
 _SEQUENCES = 2**31
 
 

@@ -35,10 +35,11 @@ from spark_kafka_sink.records.gather import (
 )
 from spark_kafka_sink.records.record_headers import check_headers, encode_headers
 
-#: Input bytes of one chunk (rule R5).
+#: The default limit of a chunk's input bytes. The rows of a chunk are encoded together (rule R5).
 CHUNK_BYTES = 4 * 1024 * 1024
-#: Rows of one chunk: short rows cost memory beyond their bytes, and the arrays of more rows than
-#: these fall out of the cache (measured: 10-byte values, 65 536 rows are encoded at half the rate).
+#: The default limit of a chunk's rows. Short rows cost memory beyond their bytes. The arrays of
+#: more rows do not fit into the cache (measured: 65 536 rows of 10 bytes are encoded at half the
+#: rate).
 CHUNK_ROWS = 32768
 
 _NULL_TOPIC = (
@@ -395,9 +396,10 @@ def _partition(column: pa.Array | None, bad: BadRows) -> npt.NDArray[np.int32] |
     return partition if valid is None else np.where(valid, partition, np.int32(-1))
 
 
-#: 1980 in milliseconds; in seconds it is the year 11969. No row of today is earlier.
+#: The beginning of 1980 in milliseconds since 1970. As seconds, the number means the year 11969. So
+#: a smaller number is probably in seconds.
 _YEAR_1980_MS = 315_532_800_000
-#: How many of each unit make a millisecond; seconds are multiplied.
+#: The number of each unit in a millisecond. (Seconds are multiplied elsewhere.)
 _UNITS = {"us": 1_000, "ns": 1_000_000}
 
 

@@ -28,7 +28,7 @@ from spark_kafka_sink.records.gather import (
 from spark_kafka_sink.records.varint import Int64s, Packed, packed_bytes
 
 Mask = npt.NDArray[np.bool_]
-#: Bytes that a slot of ``gather`` takes as one word, and as two words.
+#: The most bytes of a string in a slot of a Gather, for put_packed and for put_packed_pair.
 _WORD, _PAIR = 8, 12
 
 

@@ -21,9 +21,10 @@ from spark_kafka_sink.records.varint import read_varint, varint
 #: lengths at their longest.
 JAVA_OVERHEAD = HEADER_SIZE + 21
 
-#: Varints of the numbers that most lengths and deltas are.
+#: The number of varints in the table. Most lengths and deltas are smaller.
 _KNOWN = 8192
-#: One byte, or two with the high bit of the first: written out, because each task makes them.
+#: The signed varints of 0 to 8191, which have one or two bytes. Each worker process makes the
+#: table, and the expression is faster than calls of varint().
 _VARINTS: list[bytes] = [
     *(bytes((2 * n,)) for n in range(64)),
     *(bytes((2 * n & 0x7F | 0x80, n >> 6)) for n in range(64, _KNOWN)),
@@ -125,7 +126,8 @@ def batch_of(
     return [header, section]
 
 
-#: :func:`size_upper_bound` is at most so much above the bytes of key, value and headers section.
+#: The most bytes by which :func:`size_upper_bound` is above the bytes of key, value and headers
+#: section.
 MOST_OVERHEAD = JAVA_OVERHEAD + 2 * 5
 
 

@@ -22,7 +22,8 @@ from spark_kafka_sink.base.errors import RemoteProtocolError
 UInt64s = npt.NDArray[np.uint64]
 Int64s = npt.NDArray[np.int64]
 
-#: ``min()`` and ``max()`` of an array, without the function of Python's that they go through.
+#: The least and the greatest item of an array. These calls are faster than ``min()`` and ``max()``
+#: of numpy, which call them through Python code.
 lowest, highest = np.minimum.reduce, np.maximum.reduce
 
 _MASK64 = (1 << 64) - 1

@@ -27,10 +27,11 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.operators_variables import VARIABLES
 
-#: Files and directories: references, stores, token files, keytabs; config files without a list of
-#: their own; the directory of checkpointLocation, which may be a URI. Kafka's ``allowed.paths``.
+#: Files and directories for references, stores, token files and keytabs, and the directory of
+#: checkpointLocation, which may be a URI. If CONFIG_FILES is not set, this list is also for config
+#: files. Kafka's option is ``allowed.paths``.
 PATHS: Final = "KPROD_ALLOWED_PATHS"
-#: Files and directories for ``configFile``, and for references to a line of one.
+#: Files and directories for ``configFile``, and for references to one line of such a file.
 CONFIG_FILES: Final = "KPROD_ALLOWED_CONFIG_FILES"
 #: Files and directories for ``reportPath``.
 REPORT_PATHS: Final = "KPROD_ALLOWED_REPORT_PATHS"

@@ -18,9 +18,9 @@ from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, safe_text
 from spark_kafka_sink.base.security.password import HIDDEN, REPLACE_IT, Password, Text
 
-#: Vendors ship Kafka's and AWS's classes below their own packages, and their users' options have
-#: these names: kafkashaded. and shadedmskiam. are Databricks' packages. They are no Python
-#: packages.
+#: The JVM packages that a vendor puts before the names of Kafka's and AWS's classes. Examples are
+#: Databricks' packages kafkashaded. and shadedmskiam. Options of these vendors' users have such
+#: names.
 _SHADED: Final = re.compile(r"(?:[a-z0-9_]*shaded[a-z0-9_]*\.)+(?=(?:com|io|org|software)\.)")
 _FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 _BLANK: Final = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
@@ -34,7 +34,7 @@ _ESCAPES: Final = {
 }  # fmt: skip
 _OCTAL: Final = re.compile(r"[0-3][0-7]{0,2}|[4-7][0-7]?")
 
-#: The patterns of a class's name and of an option's name: any other text may be a secret.
+#: The pattern of a login module's class name. Any other text can be a secret.
 _CLASS: Final = re.compile(r"(?:[a-z][a-z0-9_]*\.)+[A-Z][A-Za-z0-9]*|[A-Z][A-Za-z0-9]*LoginModule")
 _HINT: Final = 'it looks like: org.example.SomeLoginModule required username="..." password="...";'
 

@@ -24,22 +24,24 @@ from spark_kafka_sink.base.errors import warn
 
 _log = logging.getLogger(__name__)
 
-#: More than any secret or client's settings; less than what harms a worker.
+#: The largest text file, in bytes. Secrets and settings are smaller, and this size harms no worker.
 MAX_TEXT: Final = 1 << 20
-#: A truststore with every CA there is takes a quarter of a MiB.
+#: The largest key store or truststore, in bytes. A truststore with all public CAs has 250 KiB.
 MAX_STORE: Final = 8 << 20
-#: A report that has grown to this was forgotten.
+#: The largest report file, in bytes. A larger file was probably forgotten.
 MAX_REPORT: Final = 1 << 30
 
 
 _CHUNK: Final = 1 << 16
-#: A disk of the network that is as slow as this is down.
+#: The longest time for reading a file. A network disk that needs more time is probably down.
 _LONGEST_READ_S: Final = 10.0
-#: Lines of other writers take less; and the pause before the lock is tried again.
+#: The longest wait for the lock of a file (other processes need less time to append a line), and
+#: the pause before the next attempt.
 _LONGEST_LOCK_S: Final = 1.0
 _LOCK_PAUSE_S: Final = 0.001
 
-#: (device, inode) of files that were warned about. Written by any thread; twice would do no harm.
+#: The (device, inode) of each file with a warning that was logged. Any thread can write here,
+#: without a lock: a second warning does no harm.
 _warned: set[tuple[int, int]] = set()
 
 

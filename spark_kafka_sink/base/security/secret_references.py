@@ -40,7 +40,7 @@ from spark_kafka_sink.base.security.local_files import UnusableFileError, decode
 from spark_kafka_sink.base.security.password import HIDDEN, Password
 
 REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<what>[^}]*)\}")
-#: ${provider:...} as the whole value: meant as a reference, and of a provider that is not here.
+#: A whole value ${provider:...} with an unknown provider: the user probably meant a reference.
 _OTHER_PROVIDER = re.compile(r"\$\{(?!(?:env|file):)(?P<provider>[A-Za-z][A-Za-z0-9_-]*):[^}]*\}")
 _OTHER_IN_QUOTES = re.compile(rf"(?P<quote>['\"])\s*{_OTHER_PROVIDER.pattern}\s*(?P=quote)")
 _DATABRICKS = re.compile(r"\{\{\s*secrets/[^}]*\}\}")
@@ -186,7 +186,7 @@ def _login_module(name: str, text: str) -> JaasEntry:
     whole = REFERENCE.fullmatch(text.strip())
     if whole is None:
         return _looked_up_values(name, parse_jaas_config(text), nested=True)
-    # The reference's user has put all of the login module there.
+    # The whole value of the option is one reference: the secret is the whole login module.
     found = _look_up(name, whole)
     has_more = whole["provider"] == "file" and ":" in whole["what"]
     if has_more:

@@ -22,7 +22,7 @@ from spark_kafka_sink.base.errors import DataError, ErrorCode
 
 Mask = npt.NDArray[np.bool_]
 
-#: Exception classes, stages and modules.
+#: Kafka Connect's exception classes and stages, and the modules of this package that find bad rows.
 _RECORD, _TOPIC = "InvalidRecordException", "InvalidTopicException"
 _UNKNOWN, _FORBIDDEN = "UnknownTopicOrPartitionException", "TopicAuthorizationException"
 _KEY, _VALUE, _PRODUCE = "KEY_CONVERTER", "VALUE_CONVERTER", "KAFKA_PRODUCE"

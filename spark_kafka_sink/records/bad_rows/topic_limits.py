@@ -17,7 +17,8 @@ BEFORE: Final = "message.timestamp.before.max.ms"
 #: The message.timestamp.type of topics that set the broker's time in each record.
 BROKERS_TIME: Final = "LogAppendTime"
 CLEANUP: Final = "cleanup.policy"
-#: Its value, with or without ``delete``, for topics that reject records without a key.
+#: The cleanup.policy of topics that reject records without a key. The policy can also have
+#: ``delete``.
 COMPACT: Final = "compact"
 _NONE: Final = 2**63 - 1
 

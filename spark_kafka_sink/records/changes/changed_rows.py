@@ -64,7 +64,7 @@ class ChangedRows:
     plan: ColumnPlan
     dropped: int = field(default=0, init=False)
     added: int = field(default=0, init=False)
-    #: The row before an update, at the end of the last batch.
+    #: The preimage at the end of the last batch. The second row of its update is still missing.
     _open: pa.RecordBatch | None = field(default=None, init=False)
 
     def changed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
@@ -117,7 +117,7 @@ class ChangedRows:
         marks[self._older(batch, kinds, marks, moved, before)] = OLDER
         counts = np.ones(len(kinds), np.int64)
         counts[before] = 0
-        # A copy in front of the row, which is the tombstone of its key before.
+        # An additional row in front of the new row: the tombstone of the old key.
         moved &= marks == ROW
         counts[moved] += 1
         if self._changes.envelope is not None:

@@ -84,7 +84,7 @@ _NODES: Final[Mapping[ColumnKind, Mapping[tuple[str, str], nodes.Node]]] = {
               ("long", f"{local}timestamp-millis"): _MILLIS}
        for kind, local in ((_K.TIMESTAMP, ""), (_K.TIMESTAMP_NTZ, "local-"))},
 }  # fmt: skip
-#: The logical types that count, each with its type; decimals are looked at by themselves.
+#: The known logical types, as pairs of type and logical type. Decimals are not in this set.
 _LOGICAL: Final = {written for kinds in _NODES.values() for written in kinds}
 
 
@@ -128,7 +128,8 @@ class _Type:
     symbols: tuple[str, ...] = ()
     size: int = 0
     decimal: nodes.Decimal | None = None
-    #: Why columns don't fit it, by their ids: of one match.
+    #: The errors of columns that do not fit this type, by the id of the column type, within one
+    #: call of ``match``.
     problems: dict[int, SchemaError] = field(default_factory=dict)
 
     @property

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _NS_PER_US = 1_000
-#: In the order of an interval: what a unit has, what is before it, and how many microseconds it is.
+#: The units of an interval, in order. Each unit has the text before its number, and its length in
+#: microseconds.
 _UNITS = {
     "DAY": ("", 86_400_000_000),
     "HOUR": (" ", 3_600_000_000),

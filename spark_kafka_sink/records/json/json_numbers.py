@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 
 #: Arrow's text of a finite number: sign, integer digits, fraction digits, exponent.
 _PARTS = r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<part>[0-9]+))?(?:e(?P<exponent>[+-]?[0-9]+))?$"
-#: ``Double.toString``: between these without an exponent.
+#: Java's ``Double.toString`` writes the numbers between these limits without an exponent.
 _LEAST_PLAIN, _LEAST_SCIENTIFIC = 1e-3, 1e7
-#: Times the least number above zero. One digit gives numbers below that back, and two are closer.
+#: A number below this multiple of the least positive number can have a text with only one digit.
+#: Java then writes the two digits that are closest to the number.
 _LEAST_OF_ONE_DIGIT = 1000
 
 

@@ -50,7 +50,7 @@ _IS_ESCAPED[list(ESCAPES)] = True
 _BACKSLASH = ord("\\")
 
 
-#: In the metadata of a struct's field: its null is not left out.
+#: The Arrow metadata of a struct's field that is written as ``null`` if the field is null.
 NULL_IS_WRITTEN: Final = {b"kprod.null": b"written"}
 
 
@@ -264,7 +264,7 @@ def _objects(
     return binary_of(*pieces.joined())
 
 
-#: For each row, or the same for all.
+#: A bool for each row, or one bool for all rows.
 Flags = bool | npt.NDArray[np.bool_]
 
 
@@ -318,5 +318,6 @@ def _as_java_reads(data: bytes) -> bytes:
     return _SURROGATE.sub(b"\xef\xbf\xbd", data).decode("utf-8", "replace").encode()
 
 
-#: One character to Java, three to Python.
+#: A surrogate that is encoded as UTF-8. This is invalid. Java replaces the three bytes by one
+#: replacement character, and Python by three.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")

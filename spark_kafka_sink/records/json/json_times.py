@@ -20,10 +20,12 @@ from spark_kafka_sink.config.timestamp_pattern import Part, pattern_parts
 from spark_kafka_sink.records.json.zone_offsets import Offsets, offsets_at
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-#: Days and milliseconds of 10000-01-01: from then on java.time writes a plus before the year.
+#: The date 10000-01-01 in days and in milliseconds since 1970. From this date on, java.time writes
+#: a plus before the year.
 _DAY_MS = 86_400_000
 _FIVE_DIGITS = {"date": 2_932_897, "ms": 2_932_897 * _DAY_MS}
-#: Days from 1970 to years that Arrow may have no text for: it writes "<value out of range".
+#: A date that is as many days before or after 1970 has possibly no text in Arrow, which then writes
+#: "<value out of range".
 _FAR_DAYS = 11_000_000
 
 
@@ -43,7 +45,7 @@ def json_timestamps(column: pa.Array, pattern: str | None = None) -> pa.Array:
     """
     unit = _PER_SECOND[column.type.unit]
     numbers = column.view(pa.int64())
-    # In place of nulls an instant of the same years, so that no others are looked at.
+    # A null gets an instant of the same years, so that no table of another year is made.
     ticks = pc.fill_null(numbers, pc.coalesce(pc.min(numbers), 0)).to_numpy()
     millis = ticks * 1000 if unit == 1 else ticks // (unit // 1000)
     found: Offsets | None = None
@@ -59,7 +61,7 @@ def json_timestamps(column: pa.Array, pattern: str | None = None) -> pa.Array:
         micros = ticks % unit * 1_000_000 // unit
         parts = pattern_parts(pattern, has_zone=found is not None)
         made = [_of_pattern(part, text, micros, found) for part in parts]
-        # An array among them, in case that all parts are the same for all rows.
+        # The first argument is an array, because the parts can all be scalars.
         text = pc.binary_join_element_wise(pc.utf8_slice_codeunits(text, 0, 0), *made, "")
     elif found is not None:
         text = pc.binary_join_element_wise(text, _offsets(found, _offset), "")

@@ -34,7 +34,7 @@ _ESCAPED: Final = re.compile(rb'["\\\x00-\x1f]')
 _PRIMITIVE, _SHORT_TEXT, _OBJECT = range(3)
 _DAY_US: Final = 86_400_000_000
 _MOST_FOUR_DIGITS: Final = 9999
-#: Of text, for each byte: brackets, a name or a comma, and a value.
+#: The most pieces of text for each byte of a VARIANT: brackets, a name or a comma, and a value.
 _MOST_PIECES: Final = 4
 
 
@@ -229,7 +229,7 @@ def _single(value: bytes, at: int, _: str) -> bytes:
     return _float(number, str(number))
 
 
-#: By the number of a primitive's type.
+#: The functions for all other types of primitives, by the number of the type.
 _OTHERS: Final[dict[int, Callable[[bytes, int, str], bytes]]] = {
     0: lambda *_: b"null",
     1: lambda *_: b"true",

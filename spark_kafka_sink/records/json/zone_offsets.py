@@ -22,16 +22,17 @@ import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
 
-#: No zone has a transition before this year: the first ones are of 1835.
+#: No zone has a transition before this year. The first transitions are in 1835.
 _FIRST_YEAR: Final = 1800
 #: From here on all zones follow a rule, and the calendar repeats itself after 400 years, with its
 #: days of the week. Morocco has the last transitions without a rule, in 2087.
 _RULES_FROM, _PERIOD_YEARS = 2101, 400
-#: Two transitions within so few days are of no zone: the closest ones are four days apart
-#: (Freetown, 1939).
+#: The step of the search for transitions, in seconds. No zone has two transitions within one step:
+#: the closest transitions are four days apart (Freetown, 1939).
 _STEP: Final = 2 * 86_400
 _UNIX_EPOCH: Final = dt.date(1970, 1, 1).toordinal()
-#: More years than these are not looked at without need: some rows are of 9999, the others of today.
+#: If a column covers more years than this number, only the years that occur in the column get a
+#: table. Often some rows are in the year 9999, and the others in this year.
 _NEAR_YEARS: Final = 30
 
 

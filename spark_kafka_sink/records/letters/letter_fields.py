@@ -12,7 +12,7 @@ from typing import Final
 
 CONNECT: Final = "__connect.errors."
 OURS: Final = "__kprod.errors."
-#: A DataFrame has 64 bits for it.
+#: The text of an integer. The column of a DataFrame has 64 bits for the integer.
 _NUMBER: Final = re.compile("-?[0-9]{1,19}")
 
 

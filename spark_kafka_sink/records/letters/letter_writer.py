@@ -34,13 +34,17 @@ from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.row_pieces import RowPieces
 from spark_kafka_sink.records.varint import MAX_VARINT_BYTES, Int64s, pack, read_varint, sized
 
-#: A header's value: the same in all letters, of each finding, or of each row.
+#: The values of a header: one value for all letters, a list with a value for each finding, or an
+#: array with a value for each row.
 _Value: TypeAlias = str | int | list[str] | pa.Array
 
-#: Bytes of a topic or a name, which may be any text, in a header: no topic has as many.
+#: The most bytes of a topic or another text in a header. No valid name of a topic has as many
+#: bytes.
 _MOST_OF_A_TOPIC = 1000
-#: The last header; its bytes with a longer length of all headers, and lengths of key and value.
+#: The last header of a letter, without its value.
 _TRUNCATED = sized(f"{OURS}value.truncated".encode())
+#: The bytes of the last header, and the bytes by which the lengths of headers, key and value can
+#: grow.
 _REST = len(_TRUNCATED) + len(sized(b"false")) + 1 + 2 * 5
 
 

@@ -21,11 +21,13 @@ UInt32s = npt.NDArray[np.uint32]
 UInt64s = npt.NDArray[np.uint64]
 
 _TAIL_MASK = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
-#: With fewer keys than this left, a Python loop beats numpy's cost per call.
+#: If fewer keys than this are left, a Python loop is faster than calls of numpy.
 _FEW = 8
-#: Words of a key hashed by columns; the rest of longer keys is hashed key by key.
+#: The most words of a key that are hashed together with other keys. Longer keys are hashed one by
+#: one.
 _MOST_STEPS = 4096
-#: Keys hashed together: every array of a step stays in the processor's cache.
+#: The number of keys that are hashed together. So every array of a step fits into the processor's
+#: cache.
 _BLOCK = 16384
 
 

@@ -48,11 +48,12 @@ class Choice(Enum):
     random.
     """
 
-    #: The number that the key makes, modulo the count of all partitions, with a leader or not.
+    #: The hash of the key modulo the number of all partitions, with or without a leader.
     HASH = "hash"
-    #: Load: one partition with a leader until it has had enough, then another (KIP-794).
+    #: By load: the same partition with a leader until it has received the bytes of a batch, then
+    #: another partition (KIP-794).
     STICKY = "sticky"
-    #: Random for every record, among the partitions with a leader.
+    #: A random partition for every record, among the partitions with a leader.
     RANDOM = "random"
 
 
@@ -71,7 +72,7 @@ class KeyRule:
     numbers: Callable[[pa.Array], UInt32s]
     number: Callable[[bytes], int]
     widths: tuple[int, ...] | None = None
-    #: The description of the number, for people.
+    #: The description of the hash, for the documentation.
     doc: str = ""
 
     def choice(self, key: bytes | None) -> Choice:
@@ -164,7 +165,7 @@ _FNV_DOC = "FNV-1a of 32 bits, its absolute value (Sarama's)"
 
 #: Java's built-in partitioner.
 JAVA_RULE = KeyRule(_S, _H, _H, *_JAVA, doc=_MURMUR2_DOC)
-#: The same with ``partitioner.ignore.keys``.
+#: Java's built-in partitioner with ``partitioner.ignore.keys=true``.
 IGNORED = KeyRule(_S, _S, _S, *_JAVA)
 
 KEY_RULES: dict[str, KeyRule] = {

@@ -39,10 +39,12 @@ from spark_kafka_sink.records.varint import Int64s
 Int32s = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 
-#: Raw bytes that the open batch of a partition still takes, or None when no batch is open.
+#: A function that returns the raw bytes that still fit into the open batch of a partition. It
+#: returns None if no batch is open.
 OpenRoom = Callable[[TopicPartition], int | None]
 
-#: Timestamp deltas of rows without a timestamp: how long an open batch may have waited, in ms.
+#: The largest assumed timestamp delta of a row without a timestamp, in ms. The delta is as large as
+#: the age of the open batch.
 _SPREAD_MS = 8191
 
 
@@ -64,8 +66,9 @@ class Partitioner(Protocol):
         ...
 
 
-#: The partitions of a topic for the next sticky run, among those that are available, with KIP-794's
-#: adaptive weights (queue sizes of the accumulator).
+#: A function that returns the partitions of a topic that can become the next sticky partition, and
+#: KIP-794's adaptive weights (by the accumulator's queues). Its arguments are the topic, and the
+#: partitions that have a leader.
 Choose = Callable[[str, Sequence[int]], Candidates]
 
 
@@ -239,7 +242,7 @@ def _until_switch(produced: int, room: int | None, limit: int) -> int:
     return min(full, 2 * limit) - produced
 
 
-#: Its name in a configuration.
+#: The value of ``partitioner.class`` for Java's RoundRobinPartitioner.
 ROUND_ROBIN = "RoundRobinPartitioner"
 
 

@@ -19,7 +19,8 @@ from spark_kafka_sink.protocol.cluster import Cluster
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.varint import Int64s
 
-#: Partitions to choose from, ascending, and the weight of each; None: all equal.
+#: The partitions to choose from, in ascending order, and the weight of each partition. None in
+#: place of the weights: all partitions have the same weight.
 Candidates = tuple[Sequence[int], Sequence[float] | None]
 
 Int32s = npt.NDArray[np.int32]

@@ -37,7 +37,7 @@ from spark_kafka_sink.records.nodes import Coding, Value
 from spark_kafka_sink.records.row_pieces import Mask, Payloads, RowPieces
 from spark_kafka_sink.records.varint import Packed, highest, pack, pack_unsigned, unsigned_sizes
 
-#: True for the rows that are written; None: all are.
+#: The mask of the rows that are written. None means that all rows are written.
 Valid = Mask | None
 
 _1, _3, _8, _64 = map(np.uint64, (1, 3, 8, 64))
