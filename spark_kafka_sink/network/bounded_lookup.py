@@ -42,7 +42,7 @@ def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
 
 def answer_of(look_up: Callable[[], T]) -> T | OSError:
     """Calls ``look_up()``. Returns the result. If ``look_up`` raises an OSError, returns the
-    OSError object.
+    OSError object. For any other exception, returns a new OSError that names its class.
     """
     try:
         return look_up()

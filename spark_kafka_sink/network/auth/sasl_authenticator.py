@@ -2,8 +2,9 @@
 
 The exchange has these requests: ApiVersions v0, SaslHandshake, then SaslAuthenticate until client
 and broker are done. This module chooses the versions and correlation ids of the requests. It
-computes the end of the session (KIP-368), and converts the broker's error codes to exceptions. A
-connection sends no other request before the exchange is complete.
+computes when the client must authenticate again, before the session ends (KIP-368). It converts the
+broker's error codes to exceptions. A connection sends no other request before the exchange is
+complete.
 
 The caller sends and receives the frames, passes the current time, and passes a mechanism that has
 the credential. The mechanism creates and checks the messages within the frames.

@@ -90,10 +90,11 @@ def gssapi_contexts(
 ) -> tuple[Callable[[str], FetchedCredential[str]], Callable[[str, str], GssapiMechanism]]:
     """Returns two functions. The first fetches the Kerberos ticket for a broker, and may block
     while it waits for the Kerberos server (KDC). The second creates the mechanism for a connection,
-    without blocking.
+    without blocking. Both raise AuthenticationError if the library has no ticket for the broker.
 
     The library keeps the ticket that the first function has fetched in a cache. The second function
-    takes the ticket from this cache. Raises ConfigError if the package ``gssapi`` is not installed.
+    takes the ticket from this cache. Raises ConfigError if the package ``gssapi`` is not installed,
+    or if the keytab file can't be used.
     """
     if settings.keytab:
         _check_keytab(settings.keytab)

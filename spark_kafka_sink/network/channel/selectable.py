@@ -41,7 +41,9 @@ class ChannelState:
 
 @dataclass(frozen=True, slots=True)
 class NetworkSend:
-    """A frame to send on one connection, with its 4-byte length. ``size`` is its size in bytes."""
+    """A frame to send on one connection, with its 4-byte length. ``destination`` is the id of the
+    node, and ``size`` is the size of the frame in bytes.
+    """
 
     destination: int
     buffers: Buffers
@@ -50,7 +52,9 @@ class NetworkSend:
 
 @dataclass(frozen=True, slots=True)
 class NetworkReceive:
-    """A frame that was received on one connection, without its 4-byte length."""
+    """A frame that was received on one connection, without its 4-byte length. ``source`` is the id
+    of the node.
+    """
 
     source: int
     payload: memoryview

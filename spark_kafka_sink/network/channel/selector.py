@@ -402,8 +402,8 @@ class Selector:
         """Closes the connections that were not used for connections.max.idle.ms.
 
         No timer wakes a thread that sleeps. If a producer sleeps, its idle connections are closed
-        when the producer wakes up, before it can use these connections. (Brokers close idle
-        connections one minute later than the client does.)
+        when the producer wakes up, before it can use these connections. (By default, brokers close
+        idle connections one minute later than the client does.)
         """
         self._next_idle_ms = NEVER
         for channel in list(self._channels.values()):

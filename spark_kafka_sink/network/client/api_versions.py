@@ -100,7 +100,12 @@ class ApiVersions:
     def answered(
         self, node_id: int, version: int, response: ApiVersionsResponse
     ) -> ApiVersionsOutcome:
-        """Stores the ApiVersions response of a node. ``version`` is the version of the request."""
+        """Stores the ApiVersions response of a node, and returns whether the node can be used now.
+        ``version`` is the version of the request.
+
+        If the response has an error, nothing is stored. After UNSUPPORTED_VERSION, the result is
+        RETRY, and :attr:`needing_fetch` has the version for the next request.
+        """
         self._asked.discard(node_id)
         versions = NodeApiVersions.of(response)
         if response.error_code is ErrorCode.UNSUPPORTED_VERSION and version > 0:

@@ -65,7 +65,9 @@ def new_network_client(
 
 
 def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
-    """Returns ``config`` with the bootstrap servers resolved as client.dns.lookup describes.
+    """Looks up the bootstrap servers of ``config`` as client.dns.lookup describes, and returns
+    ``config`` with the result. With ``use_all_dns_ips``, the servers stay as they are. With
+    ``resolve_canonical_bootstrap_servers_only``, they are replaced by servers with canonical names.
 
     Raises ConfigError if no server name can be resolved within max.block.ms.
     """

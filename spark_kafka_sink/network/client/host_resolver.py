@@ -79,7 +79,7 @@ def bootstrap_addresses(
     ``ClientUtils.parseAndValidateAddresses``).
 
     ``lookup`` is client.dns.lookup. With ``use_all_dns_ips`` the servers are returned unchanged.
-    Their names are resolved at each connection attempt. So a name that is unknown now may become
+    The client resolves their names again when it connects. So a name that is unknown now may become
     known later.
 
     With ``resolve_canonical_bootstrap_servers_only`` each IP address of a host becomes one server.

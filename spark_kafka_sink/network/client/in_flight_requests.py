@@ -116,7 +116,8 @@ class InFlightRequests:
 
     def answered(self, node_id: int) -> InFlightRequest:
         """Returns the request to which the next response of a node belongs: the oldest request.
-        Raises RemoteProtocolError if no request is in flight.
+        Raises RemoteProtocolError if no request is in flight, or if the oldest request is not
+        written to the socket completely.
         """
         queue = self._requests.get(node_id)
         if not queue or not queue[0].sent:
@@ -170,8 +171,9 @@ class InFlightRequests:
         return max(0, self.earliest_deadline_ms + 1 - now)
 
     def nodes_with_timed_out_requests(self, now: int) -> list[int]:
-        """The ids of the nodes with a request that has timed out. The method checks all requests.
-        So it is called only after ``earliest_deadline_ms``.
+        """Returns the ids of the nodes with a request that has timed out. The method checks all
+        requests, and sets ``earliest_deadline_ms`` for the requests that are left. So it is called
+        only after ``earliest_deadline_ms``.
         """
         timed_out = []
         earliest = NEVER

@@ -550,9 +550,7 @@ class Metadata:
         )
 
     def _merge(self, response: MetadataResponse, *, partial: bool) -> bool:
-        """Stores the brokers and topics of a response. Returns False if the response has changed
-        nothing.
-        """
+        """Stores the brokers and topics of a response. Returns True if the metadata changed."""
         old = self.cluster
         found = merge(
             response, old, self._errors, self._epochs, in_use=self._topics, partial=partial

@@ -40,14 +40,14 @@ def merge(
     in_use: Container[str],
     partial: bool,
 ) -> Merged:
-    """Merges a Metadata response into the cluster ``old``, and returns the new cluster. The
-    response is used only for topics in ``in_use``.
+    """Merges a Metadata response into the cluster ``old``. The response is used only for topics in
+    ``in_use``.
 
     ``old_errors`` has the errors of topics in earlier responses. ``epochs`` has for each topic the
     last known leader epochs, one for each partition. -1 means unknown. This function updates
     ``epochs`` in place. If the response has a lower epoch for a partition, the known leader is
-    kept. ``partial`` is True if only some of the topics in use were requested. In this case, the
-    topics that are missing in the response are kept.
+    kept, unless the id of the topic has changed. ``partial`` is True if only some of the topics in
+    use were requested. In this case, the topics that are missing in the response are kept.
     """
     topics = dict(old.topics) if partial else {}
     ids = dict(old.topic_ids)
@@ -111,8 +111,8 @@ def _partitions(
 def last_leaders(
     new: Cluster, old: Cluster, before: Mapping[TopicPartition, Node]
 ) -> dict[TopicPartition, Node]:
-    """Finds the partitions whose leader is missing among the brokers of ``new``. Returns the last
-    known leader of each of them, for error messages.
+    """Finds the partitions of ``new`` that have no leader, or whose leader is missing among the
+    brokers. Returns the last known leader of each of them, for error messages.
 
     ``before`` is the result of the previous call, for the cluster ``old``.
     """

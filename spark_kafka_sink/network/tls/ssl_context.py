@@ -43,8 +43,8 @@ def ssl_context(options: Mapping[str, object]) -> ssl.SSLContext:
     """Creates a TLS context from the ``ssl.`` options, which have Java's names. Options with
     secrets are Password objects.
 
-    Raises ConfigError if a file can't be read or is not supported. The error names the option and
-    the file.
+    Raises ConfigError if a file can't be read or is not supported, and for an invalid value of an
+    option. The error names the option and the file.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
