@@ -114,7 +114,7 @@ class PartitionInfos(Sequence[PartitionInfo]):
         cls, topic: str, infos: Iterable[PartitionInfo], errors: Mapping[int, int] | None = None
     ) -> PartitionInfos:
         """Converts ``infos`` to columns. ``infos`` must be in the order of partition numbers: 0, 1,
-        2 and so on. ``errors`` has error codes by partition number.
+        2 and so on. Otherwise raises ValueError. ``errors`` has error codes by partition number.
         """
         rows, ids = array("i"), array("i")
         for number, info in enumerate(infos):
@@ -413,6 +413,7 @@ class ClusterResourceListener(Protocol):
 
     def on_update(self, cluster_id: str) -> None:
         """Handles the cluster's id. The network thread calls this method when the id becomes known,
-        and each time the id changes.
+        and each time the id changes. If the id is already known when the listener is added, the
+        thread that adds the listener calls this method.
         """
         ...

@@ -117,8 +117,8 @@ def list_transactions(
     Only transactions that pass all given filters are listed. If ``states`` or ``producer_ids`` is
     empty, it is not a filter. Brokers since 4.1 filter by ``prefix`` (v2, KIP-1152); with older
     brokers, the caller must filter the response. ``min_duration_ms`` needs brokers since 3.8 (v1,
-    KIP-994). A transactional id that has never opened a transaction counts as very old for this
-    filter. So a caller that passes ``min_duration_ms`` should also pass ``states``.
+    KIP-994). For ``min_duration_ms``, a transactional id that has never opened a transaction counts
+    as very old. So a caller that passes ``min_duration_ms`` should also pass ``states``.
 
     The broker leaves out ids that the principal may not describe. While a broker still loads a
     partition of ``__transaction_state``, it returns COORDINATOR_LOAD_IN_PROGRESS and no

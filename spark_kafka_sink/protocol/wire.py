@@ -184,15 +184,15 @@ class WireReader:
             raise MalformedError("a string's length is negative")
 
     def view(self) -> memoryview:
-        """Reads a field of type bytes or records, as a view of the response without a copy. Null
-        becomes empty.
+        """Reads a field of type bytes or records, as a view of the response without a copy. A null
+        field becomes an empty view.
         """
         start = self._skip_bytes()
         return memoryview(self.data)[start : self.position]
 
     def byte_string(self) -> bytes:
-        """Reads a field of type bytes. Null becomes empty, because some brokers send null together
-        with an error.
+        """Reads a field of type bytes. A null field becomes an empty ``bytes`` object, because some
+        brokers send null together with an error.
         """
         start = self._skip_bytes()
         return bytes(self.data[start : self.position])
