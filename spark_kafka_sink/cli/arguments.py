@@ -226,6 +226,7 @@ def _taking(
 @contextmanager
 def _limit(within: object) -> Iterator[None]:
     """Ends the command with exit code 1 if the ``with`` block takes longer than ``within`` seconds.
+    If ``within`` is None, there is no limit.
 
     A timer's signal interrupts any call that waits, as Ctrl-C does.
     """

@@ -252,7 +252,9 @@ class _Checks:
                 )
 
     def _resolve_partitioner(self) -> None:
-        """Replaces the class name of a Java partitioner by the name that this package uses."""
+        """Replaces the class name of a Java partitioner by the name that this package uses. For
+        Java's UniformStickyPartitioner, also sets partitioner.ignore.keys.
+        """
         name = self._values["partitioner.class"]
         self._values["partitioner.class"] = JAVA_PARTITIONERS.get(name, name)
         self._values["partitioner.ignore.keys"] |= name == IGNORES_KEYS

@@ -322,8 +322,8 @@ def alike(
 @cache
 def _attribute_of(name: str) -> str:
     """Converts an option name to an attribute name: ``batch.size`` to ``batch_size``,
-    ``reportPath`` to ``report_path``. Cached, because each process converts the same names again
-    and again.
+    ``reportPath`` to ``report_path``. The results are cached, because each process converts the
+    same names again and again.
     """
     return _CAPITAL.sub("_", name.replace(".", "_")).lower()
 

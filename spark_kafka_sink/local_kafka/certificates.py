@@ -1,5 +1,4 @@
-"""Creates the certificates for a local Kafka with TLS. Each start of a cluster creates a new
-private CA.
+"""Creates the certificates for a local Kafka with TLS. Each cluster has a private CA of its own.
 
 This module has the CA. It writes PEM files with a private key and its certificate chain, as brokers
 and clients read them. It needs the package ``cryptography``, from the extra ``[tls]``. The module

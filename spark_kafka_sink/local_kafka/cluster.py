@@ -61,8 +61,8 @@ class KafkaCluster:
             PLAINTEXT and ``listeners``, with users, certificates and ACLs (``secure.py``).
             :attr:`security` has the passwords and files. :meth:`client_options` returns the
             options for a client. A setting in ``overrides`` also overrides a security setting.
-        version: the version of Kafka, one of ``distribution.RELEASES``. A version other than
-            ``KAFKA_VERSION`` is downloaded when it is first used.
+        version: the version of Kafka, one of ``distribution.RELEASES``. Each version is downloaded
+            when it is first used on the machine.
 
     The constructor reserves the ports, and :meth:`start` starts the processes. Between these two
     calls, you can change ``node(1).properties``. The data is in a temporary directory. A cluster

@@ -66,7 +66,8 @@ class Installation:
         ``properties`` names.
 
         ``options`` are further arguments of ``kafka-storage format``, such as ``("--feature",
-        "transaction.version=0")``. Raises LocalKafkaError with the output of the tool.
+        "transaction.version=0")``. If the tool fails, raises LocalKafkaError with the output of the
+        tool. If it takes longer than two minutes, raises subprocess.TimeoutExpired.
         """
         arguments = ["format", "-t", cluster_id, "-c", str(properties), *options]
         answer = subprocess.run(

@@ -219,8 +219,8 @@ class KafkaNode:
 
     def _move(self, verb: str) -> subprocess.Popen[bytes]:
         """Changes the state of the node for the action ``verb``, such as "kill". Returns the
-        process of the node. If the action is not allowed in the current state, raises an error and
-        changes nothing.
+        process of the node. If the action is not allowed in the current state, raises
+        IllegalStateError and changes nothing.
         """
         state = self.state
         target = _TRANSITIONS.get((state, verb))

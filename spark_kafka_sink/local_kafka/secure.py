@@ -2,8 +2,9 @@
 
 This module creates the certificates and passwords of a cluster, the server settings that use them,
 and the options for clients. The certificates and passwords are created together with the
-``KafkaCluster``, and are stored only in the temporary directory of the cluster. Settings without a
-secret are in ``conf/kafka/secure.properties``.
+``KafkaCluster``, and are stored only in the temporary directory of the cluster. (For Docker,
+``secure_files`` writes them to another directory.) Settings without a secret are in
+``conf/kafka/secure.properties``.
 
 **Users.** ``alice`` is a super user. ``bob`` has only the rights that ACLs give him. Each user has
 one random password for PLAIN and for both SCRAM mechanisms, and a client certificate whose CN is

@@ -31,8 +31,8 @@ def template_directory() -> Path:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Reads the ``name=value`` lines of a file, in order. Lines that begin with ``#`` are
-    comments.
+    """Reads the ``name=value`` lines of a file, in order. Lines that begin with ``#`` are comments.
+    Escapes of Java's properties format are not decoded.
     """
     lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))

@@ -49,8 +49,9 @@ class _Sample(NamedTuple):
 
 
 def metrics_text(topic: str, blockers: Sequence[Blocker], now_ms: int) -> str:
-    """The metrics as text. If no transaction blocks consumers, the series have the value 0. Without
-    these zeros, Prometheus could not see a later increase.
+    """The metrics as text in the format of Prometheus. If no transaction is open in the topic, the
+    counts and ages are 0. Without these zeros, Prometheus could not see a later increase. A
+    transaction with an unknown age counts as 0 seconds old.
     """
     by_label = {
         f',whose="{whose.value}"': [b for b in blockers if b.whose is whose] for whose in Whose

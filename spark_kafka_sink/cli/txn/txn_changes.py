@@ -183,7 +183,8 @@ def abort_run(
     where: Where, confirmation: Confirmation, prefix: str, run: str, *, force: bool
 ) -> None:
     """Aborts all open transactions of a run, after a confirmation. A run is an execution of a query
-    or job, and its id ``run`` is a part of its transactional ids.
+    or job, and its id ``run`` is a part of its transactional ids. With ``force``, also aborts
+    transactions that a decision names, and transactions of a run that owns a key of the commit log.
     """
     with operator_of(
         where, lambda: _check_run(prefix, run), as_json=confirmation.as_json

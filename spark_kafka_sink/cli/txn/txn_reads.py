@@ -122,7 +122,7 @@ def blockers(where: Where, topic: str, *, older_than_ms: int, watch: bool, as_js
 
 
 def blockers_metrics(where: Where, topic: str) -> None:
-    """Prints the transactions that block consumers of a topic as metrics for Prometheus."""
+    """Prints metrics of the open transactions in a topic, in the format of Prometheus."""
     with connected(where, as_json=True) as to:
         found = find_blockers(to.client, to.log, topic, to.client.deadline())
         typer.echo(metrics_text(topic, found, to.client.clock.wall_ms()), nl=False)

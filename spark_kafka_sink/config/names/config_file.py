@@ -110,8 +110,8 @@ def _add_line(lines: GivenOptions, key: str, line: Given, location: str) -> None
 
 
 def read_lines(location: str) -> list[tuple[str, str]]:
-    """Reads the lines of the file as pairs (name, value). Raises ConfigError for a line that can't
-    be parsed.
+    """Reads the lines of the file at ``location`` as pairs (name, value). Raises ConfigError for a
+    file that can't be read, and for a line that can't be parsed.
     """
     shown = safe_text(location)
     if "://" in location or location.startswith("dbfs:"):
