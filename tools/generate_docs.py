@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -157,9 +158,10 @@ def _options_lines() -> Iterator[str]:
 def _refused_options_lines() -> Iterator[str]:
     yield from ("# Options that are refused or ignored", "", NOTICE, "")
     yield paragraph(
-        "This page lists the options of Kafka clients that the sink does not use. Some are errors,",
-        "and others have no effect. The error or warning names the option to use instead, if there",
-        "is one. The page [Options](options.md) lists the options that the sink uses.",
+        "This page lists the options of Kafka clients and of other software that are no options of",
+        "the sink. Some are errors, and others have no effect. The error or warning names the",
+        "option to use instead, if there is one. The page [Options](options.md) lists the options",
+        "of the sink.",
     )
     yield ""
     yield from _refused_options()
@@ -252,9 +254,9 @@ def _options_without_effect() -> Iterator[str]:
     )
     yield ""
     yield paragraph(
-        "All other options of TLS and SASL are used. If an option of TLS or SASL would have no",
-        "effect, for example because of the value of `kafka.security.protocol`, the write fails.",
-        "See [security](security.md#settings-that-would-have-no-effect).",
+        "All other options of TLS and SASL are used. If `kafka.security.protocol` does not switch",
+        "on TLS or SASL, each option of TLS or SASL is an error, and so are the options of TLS and",
+        "SASL in the list above. See [security](security.md#settings-that-would-have-no-effect).",
     )
     yield ""
     yield from heading(
@@ -282,13 +284,19 @@ def _refused_options() -> Iterator[str]:
     yield from (
         "",
         (
+            "Exception: a `configFile` may contain the options `key.serializer` and"
+            " `value.serializer` with a class for text or bytes. They are ignored, and a warning"
+            " names them."
+        ),
+        "",
+        (
             "The following options belong to other components. Each is an error, which names the"
             " component. Exception: a `configFile` may contain options of a consumer, an admin"
             " client, Kafka Connect or a schema registry. There they are ignored, and a warning"
             " names them."
         ),
         "",
-        f"- A Kafka source: {names['source']}",
+        f"- A Kafka source: {names['topics_of_a_source']}, {names['source']}",
         f"- A Kafka consumer: {names['consumer']}",
         f"- An admin client: {names['admin']}",
         f"- Kafka Connect: {names['connect_errors']}, {names['connect']}",
@@ -297,6 +305,10 @@ def _refused_options() -> Iterator[str]:
             " options with this prefix, except [the options of the sink](options.md)):"
             f" {names['registry']}"
         ),
+        f"- Kafka Streams: {names['streams']}",
+        f"- Flink's Kafka sink: {names['flink']}",
+        f"- Databricks' own Kafka connector: {names['databricks']}",
+        f"- Older receivers and other sinks of Spark: {names['receivers']}",
         "- librdkafka (options that have another name in Java, or no counterpart in Java):",
         "",
         "| librdkafka | Java |",
@@ -304,16 +316,22 @@ def _refused_options() -> Iterator[str]:
     )
     for name, java in sorted(librdkafka.items()):
         if java is not None:
-            yield row(f"`{name}`", f"`kafka.{java}`" if " " not in java else java)
+            yield row(f"`{name}`", re.sub(r"[a-z0-9]+(\.[a-z0-9]+)*", _as_option, java))
     yield row(_names(name for name, java in librdkafka.items() if java is None), "no counterpart")
     yield ""
 
 
+def _as_option(found: re.Match[str]) -> str:
+    """A name of Java's option as code, with its prefix. The word ``or`` between names stays."""
+    return "or" if found[0] == "or" else f"`kafka.{found[0]}`"
+
+
 def _spark_options() -> Iterator[str]:
     yield from heading(
-        "Accepted and ignored",
+        "Options of Spark",
         *("Option", "What it is"),
-        text="Spark adds these options to a write, or Spark's Kafka sink accepts them.",
+        text="Spark adds these options to a write, or Spark's Kafka sink accepts them. They are no"
+        " errors here. In a `configFile` they are errors, because Spark does not read this file.",
     )
     for name, what in option_texts().spark.items():
         yield row(f"`{name}`", what)
