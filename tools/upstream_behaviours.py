@@ -19,18 +19,18 @@ ROOT = Path(__file__).resolve().parent.parent
 #: By group: Kafka's tests, and the behaviour that they show. If Kafka has no such test, the name is
 #: the method of Java's client that has the behaviour. Our tests name Kafka's test.
 _LIST = """
-# Vectors
+# Test vectors
 UtilsTest#testMurmur2
-  murmur2: the Java client's vectors, and the sum over its random arrays
+  murmur2 returns the hashes of the Java client's vectors, and of its random arrays
 DefaultPartitionerTest#testKeyPartitionIsStable
   the partition of a key is (hash & 0x7fffffff) % count of all partitions
 Crc32CTest#testValue
-  CRC-32C vectors
+  CRC-32C returns the checksums of the vectors
 ByteUtilsTest#testVarintSerde ByteUtilsTest#testVarlongSerde ByteUtilsTest#testInvalidVarint
 ByteUtilsTest#testInvalidVarlong
-  signed varints of 32 and 64 bits; a varint with too many bytes is refused
+  signed varints of 32 and 64 bits are encoded as in Java; a varint with too many bytes is refused
 ByteUtilsTest#testUnsignedVarintSerde
-  unsigned varints
+  unsigned varints are encoded as in Java
 TransactionManagerTest#testSequenceNumberOverflow DefaultRecordBatchTest#testIncrementSequence
   sequence numbers wrap at 2^31
 # Records and batches
@@ -83,7 +83,7 @@ BufferPoolTest#testBlockTimeout BufferPoolTest#testCleanupMemoryAvailabilityWait
 BufferPoolTest#testCleanupMemoryAvailabilityWaiterOnInterruption
   an interrupted wait releases everything
 BufferPool#allocate
-  first in, first out
+  the thread that has waited longest gets memory first
 BufferPoolTest#testCloseNotifyWaiters BufferPoolTest#testCloseAllocations
 BufferPoolTest#testLargeAvailableMemory BufferPoolTest#testStressfulSituation
   close wakes all waiting threads; totals may be large; many threads leave the total unchanged
@@ -112,7 +112,7 @@ RecordAccumulatorTest#testExponentialRetryBackoffLeaderChange
 RecordAccumulatorTest#testReadyAndDrainWhenABatchIsBeingRetried
   a newer leader ends the backoff after the last attempt
 RecordAccumulator#insertInSequenceOrder
-  a retry goes to the head of the queue, in the order of sequences; no sequence is a bug
+  a retry goes to the head of the queue, in the order of sequences; a retry needs a sequence
 RecordAccumulatorTest#testExpiredBatches RecordAccumulatorTest#testExpiredBatchSingle
 SenderTest#testExpiredBatchesInMultiplePartitions
   batches expire at delivery.timeout.ms, the oldest first
@@ -155,7 +155,7 @@ BuiltInPartitionerTest#adaptivePartitionsTest
 RecordAccumulatorTest#testAdaptiveBuiltInPartitioner
   a node that accepts no data for too long is left out
 BuiltInPartitioner#nextPartition
-  rack aware: leaders in the same rack are preferred, if there are any
+  a rack-aware partitioner prefers leaders in its own rack, if there are any
 # Sender
 SenderTest#testSimple
   a batch is sent and acknowledged
@@ -236,9 +236,9 @@ TransactionManagerTest#testInitializeTransactionsTwiceRaisesError
   send before init or begin is refused, and so is a second init
 TransactionManagerTest#testMaybeAddPartitionToTransaction
 TransactionManagerTest#testNoDrainWhenPartitionsPending
-  TV1: a partition is drained after AddPartitionsToTxn
+  with TV1, a partition is drained after AddPartitionsToTxn
 TransactionManagerTest#testTransactionManagerEnablesV2
-  TV2: no AddPartitionsToTxn, Produce 12 and EndTxn 5
+  with TV2, the producer sends Produce 12 and EndTxn 5, and no AddPartitionsToTxn
 TransactionManager#nextRequest
   a transaction without partitions ends without a request
 TransactionManagerTest#testEndTxnNotSentIfIncompleteBatches
@@ -305,13 +305,13 @@ TransactionManagerTest#testDropCommitOnBatchExpiry
 TransactionManagerTest#testTransitionToFatalErrorWhenRetriedBatchIsExpired
   an expired batch forbids the commit
 TransactionManager.EndTxnHandler#handleResponse
-  TV2: EndTxn returns the next epoch; after the last epoch it returns a new producer id
+  with TV2, EndTxn returns the next epoch; after the last epoch it returns a new producer id
 TransactionManager#maybeUpdateTransactionV2Enabled
   if a cluster changes to TV2, an open transaction ends in TV1, and the next begins in TV2
 TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal
 TransactionManagerTest#testForegroundInvalidStateTransitionIsRecoverable
   an illegal state transition is fatal on the network thread, and an error on the caller's thread
-# Coordinator, for the fake broker
+# The coordinator of the tests' fake broker
 TransactionCoordinatorTest#shouldReturnOkOnEndTxnWhenStatusIsCompleteCommitAndResultIsCommit
 TransactionCoordinatorTest#shouldAbortExpiredTransactionsInOngoingStateAndBumpEpoch
 TransactionCoordinatorTest#shouldUseLastEpochToFenceWhenEpochsAreExhausted
@@ -329,7 +329,7 @@ NetworkClientTest#testSendToUnreadyNode
 NetworkClientTest#testApiVersionsRequest
 NetworkClientTest#testUnsupportedApiVersionsRequestWithVersionProvidedByTheBroker
 NetworkClientTest#testUnsupportedApiVersionsRequestWithoutVersionProvidedByTheBroker
-  ApiVersions: the newest version first, then a lower version that the broker names
+  ApiVersions is sent in its newest version first, then in a lower version that the broker names
 NetworkClientTest#testConnectionDoesNotRemainStuckInCheckingApiVersionsStateIfChannelNeverBecomesReady
 NetworkClientTest#testConnectionSetupTimeout
   a connection that never becomes ready is closed
@@ -353,7 +353,7 @@ NetworkClientTest#testAuthenticationFailureWithInFlightMetadataRequest
 ClusterConnectionStatesTest#testAuthorizationFailed
   a failed authentication is remembered
 NetworkClientTest#testRebootstrap
-  rebootstrap, for each of its causes
+  each cause of a rebootstrap makes the client use the bootstrap servers again
 NetworkClientTest#testUnsupportedVersionDuringInternalMetadataRequest
 NetworkClientTest#testCorrelationId
   without a common version no request is sent; correlation ids avoid the ids of SASL
@@ -369,7 +369,7 @@ MetadataTest#testTimeToNextUpdate ProducerMetadataTest#testMetadataEquivalentRes
 ProducerMetadataTest#testTopicExpiry MetadataTest#testFailedUpdate
 MetadataTest#testTimeToNextUpdateRetryBackoff
 ProducerMetadataTest#testTimeToNextUpdateOverwriteBackoff
-  the backoff after failed and equivalent responses; maximal age and idle time
+  failed and equivalent responses cause a backoff; old metadata are refreshed, idle topics dropped
 MetadataTest#testTopicMetadataOnUpdatePartitionLeadership MetadataTest#testMetadataTopicErrors
 MetadataTest#testInvalidTopicError MetadataTest#testTopicAuthorizationError
   an outdated hint of a leader is ignored; a topic's error reaches only records for that topic
@@ -382,12 +382,12 @@ MetadataTest#testClusterListenerGetsNotifiedOfUpdate
 # Selector
 SelectorTest#testCantSendWithInProgress SelectorTest#testLargeMessageSequence
 SelectorTest#testSendLargeRequest SelectorTest#testEmptyRequest
-  one send at a time, one response in a poll; large, partial and empty messages
+  a channel has one send at a time, and one response in a poll; messages of any size arrive whole
 SelectorTest#testCloseOldestConnection SelectorTest#testIdleExpiryWithoutReadyKeys
   idle connections are closed, the oldest first
 SelectorTest#testServerDisconnect SelectorTest#testConnectionRefused
 SelectorTest#testExistingConnectionId
-  responses that arrived before the end are returned; refused and doubled connections
+  responses that arrived before a disconnect are returned; a second connection to a node is refused
 """
 
 
@@ -413,7 +413,8 @@ BEHAVIOURS = _parsed(_LIST)
 NOT_HERE = {
     "SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequenceOf"
     "FutureBatchesIsAdjusted": (
-        "in a transaction no sequence is rewritten: the batches after it fail as well (rule R2)"
+        "in a transaction no sequence is rewritten: the batches after it fail as well (rule R2 of"
+        " [the design](../DESIGN.md))"
     ),
 }
 
@@ -426,8 +427,9 @@ def page_lines() -> Iterator[str]:
     yield "This page lists the behaviours that the test suites of Apache Kafka's Java producer"
     yield "check, and the tests here that show the same behaviour. The docstring of a test here"
     yield "begins with the name of Kafka's test (`class#method`). If Kafka has no such test, the"
-    yield "docstring begins with the name of the method in Java's client. TV1 and TV2 are Kafka's"
-    yield "two versions of transactions."
+    yield "docstring begins with the name of the method in Java's client. A *batch* on this page is"
+    yield "a record batch: the records that a producer sends together to one partition. TV1 and TV2"
+    yield "are Kafka's two versions of transactions."
     for group, behaviours in BEHAVIOURS.items():
         yield from ("", f"## {group}", "", "| Kafka | behaviour | shown by |", "|---|---|---|")
         for text, *names in behaviours:
