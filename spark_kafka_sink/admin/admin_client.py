@@ -137,7 +137,8 @@ class AdminClient:
 
     def refresh_brokers(self) -> None:
         """Requests new metadata without waiting for the response. A later call of any method
-        receives the response. From then on, :meth:`brokers` need not wait.
+        receives the response. After that, :meth:`brokers` need not wait for a response, until the
+        metadata are older than its ``max_age_ms``.
         """
         self.loop.metadata.request_update(reset_equivalent_backoff=True)
 

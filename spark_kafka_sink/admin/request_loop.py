@@ -82,7 +82,8 @@ class AdminMetadata(Metadata):
     * ``answers``: the number of Metadata responses so far.
     * ``topic_errors``: the last error code of each topic, also NONE. With these codes,
       :class:`AdminClient` raises the errors of missing topics.
-    * ``failure``: the fatal error of a Metadata request, until the next response.
+    * ``failure``: the fatal error of a Metadata request, until the next response, or until the next
+      method of :class:`RequestLoop` is called.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:

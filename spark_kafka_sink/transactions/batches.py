@@ -164,8 +164,8 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
     if both have the same rows, or if this is unknown. Otherwise returns the refusal.
 
     The digests of the inputs are compared. If one digest is unknown, the payloads are compared
-    instead: the numbers, sizes and topics of the rows. For a block, the payloads of all writes are
-    compared. If the rows of one side were not counted, nothing is compared.
+    instead: the numbers of rows, bytes and dead letters, and the topics. For a block, the payloads
+    of all writes are compared. If the rows of one side were not counted, nothing is compared.
 
     An earlier attempt of this commit may already have recorded the write in the log, under
     ``name``. That record is left out of the comparison, so that the write is not counted twice. If

@@ -82,8 +82,8 @@ class NoLeaderError(CommitError):
 
 
 class Phase(Enum):
-    """The phase of a key's newest batch: committed, decided, or decided with some transactions
-    lost.
+    """The phase of a key's newest batch: committed (DONE), decided (DECIDED), or decided with some
+    aborted transactions, so that the batch is committed only in part (PARTIAL).
     """
 
     DONE = "done"
@@ -231,9 +231,9 @@ class CommitState:
         return self.run_id or (self.superseded[-1] if self.superseded else "")
 
     def standing(self, run_id: str, planned: int | None = None) -> Standing:
-        """The standing of run ``run_id`` for one of its batches. ``planned`` is the generation of
-        the key when the run planned the batch, before the batch's tasks began. ``planned`` is None
-        if this generation is unknown.
+        """Whether the run ``run_id`` may decide to commit one of its batches. ``planned`` is the
+        generation of the key when the run planned the batch, before the batch's tasks began.
+        ``planned`` is None if this generation is unknown.
 
         The owner may decide. A superseded run may never decide. Any other run is judged by the
         generation at its planning, because a run has no record in the log before its first commit::
@@ -402,8 +402,8 @@ class CommitState:
         return replace(self, last_done=done.number, done=(*kept, done)[-KEPT_DONE:])
 
     def partly_lost(self, ids: Iterable[str]) -> CommitState:
-        """The state after brokers aborted the transactions ``ids`` of the decision because of their
-        age.
+        """The state of a batch that is committed only in part: the transactions ``ids`` of its
+        decision were aborted, because of their age or by an operator. The phase is then PARTIAL.
         """
         self._require(Phase.DECIDED)
         return replace(self, lost=tuple(ids))

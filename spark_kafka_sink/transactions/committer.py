@@ -9,9 +9,9 @@ responses (``outcomes.py`` does that).
 **The commit point** is the moment when the log's transaction with the decision is committed, by
 EndTxn(commit). From then on batch N is DECIDED. If this driver does not commit the batch's
 transactions, the next driver does. Before the commit point, the batch's transactions can only be
-aborted. After the commit point, they can only be committed. Exception: if brokers aborted some
-transactions of a decision before any was committed, all of them are aborted, and the batch is
-written again.
+aborted. After the commit point, they can only be committed. Exception: if brokers have aborted some
+transactions of a decision before any was committed, or are about to abort them because of their
+age, all of them are aborted, and the batch is written again.
 """
 
 from __future__ import annotations

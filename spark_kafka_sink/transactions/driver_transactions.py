@@ -1,9 +1,9 @@
 """Transactions that the driver itself writes, with a consumer group's offsets or a report. The
 commit log's writer uses the same requests.
 
-Owns: :func:`prepare`, :class:`TopicRecord`, the Produce of records into a transaction. Never: the
-meaning of the records; the commit or abort, which ``committer.py`` does for these transactions and
-the tasks' transactions together.
+:func:`prepare` begins such a transaction and writes into it, but does not end it: ``committer.py``
+commits or aborts these transactions together with the tasks' transactions. This module does not
+interpret the records that it writes.
 """
 
 from __future__ import annotations
@@ -56,13 +56,16 @@ class TopicRecord:
         return f"WRITE on the topic '{self.topic}' ({self.option})"
 
     def add_call(self, to: PreparedTransaction) -> Call[AddPartitionsToTxnResponse]:
+        """Creates the AddPartitionsToTxn request that must be sent before the Produce request, if
+        ``to`` is a transaction of version 1.
+        """
         return add_partition_call(to, self.tp, self.right, once=True)
 
     def calls(
         self, client: TransactionClient, to: PreparedTransaction | None
     ) -> list[Call[ProduceResponse]]:
-        """The Produce requests for the record, in transaction ``to``. If ``to`` is None, they
-        belong to no transaction.
+        """Creates the Produce request for the record, in transaction ``to``. If ``to`` is None, the
+        request belongs to no transaction. The list has this one request.
         """
         return [produce_call(client, self.tp, [(self.key, self.value)], self.right, to)]
 
@@ -114,8 +117,8 @@ def write_record(client: TransactionClient, record: TopicRecord, deadline_ms: in
 def add_partition_call(
     to: PreparedTransaction, tp: TopicPartition, right: str, *, once: bool = False
 ) -> Call[AddPartitionsToTxnResponse]:
-    """The AddPartitionsToTxn request for partition ``tp``. Only transactions of version 1 need it
-    (KIP-890).
+    """Creates the AddPartitionsToTxn request that adds partition ``tp`` to the transaction ``to``.
+    Only transactions of version 1 need this request (KIP-890).
     """
     one = to.transactional_id
     return Call(
@@ -136,10 +139,12 @@ def produce_call(
     within: PreparedTransaction | None,
     sequence: int = 0,
 ) -> Call[ProduceResponse]:
-    """The Produce request for ``records`` (pairs of key and value), all in one record batch.
+    """Creates the Produce request for ``records`` (pairs of key and value), all in one record batch
+    for partition ``tp``.
 
-    The batch belongs to the transaction ``within``, and ``sequence`` is its first sequence there.
-    If ``within`` is None, the batch belongs to no transaction.
+    The batch belongs to the transaction ``within``, and ``sequence`` is its first sequence number
+    there. If ``within`` is None, the batch belongs to no transaction. ``right`` is the missing
+    right that an AuthorizationError names.
     """
     # Imported here, so that a commit without exactly-once doesn't load Arrow.
     from spark_kafka_sink.records.single_record import batch_of

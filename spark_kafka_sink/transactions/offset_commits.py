@@ -59,6 +59,9 @@ class GroupOffsets:
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
     def add_call(self, to: PreparedTransaction) -> Call[AddOffsetsToTxnResponse]:
+        """Creates the AddOffsetsToTxn request that must be sent before the TxnOffsetCommit
+        requests, if ``to`` is a transaction of version 1.
+        """
         one = to.transactional_id
         return Call(
             AddOffsetsToTxnRequest(

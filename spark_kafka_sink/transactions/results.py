@@ -275,9 +275,9 @@ class NotRecorded:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """The reason why a commit fails: brokers aborted transactions of the decided batch before any
-    of its transactions was committed. So all transactions of the batch are aborted, and the batch
-    must be written again.
+    """The reason why a commit fails: the decision was undone. Before any transaction of the batch
+    was committed, brokers aborted some of them, or were about to abort them because of their age.
+    So all transactions of the batch are aborted, and the batch must be written again.
     """
 
     number: int
@@ -286,8 +286,8 @@ class Undone:
 @dataclass(frozen=True, slots=True)
 class InPart:
     """The reason why a commit or the planning of a batch fails: the decided batch is committed only
-    in part. Brokers have aborted the transactions ``ids``. The batch has ``of`` transactions, and
-    all others are committed.
+    in part. Brokers have aborted the transactions ``ids``. The batch has ``of`` transactions. At
+    least one of the others is committed, and some of the others may have an unknown outcome.
     """
 
     number: int

@@ -325,8 +325,9 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Step: fence the writers of the key, and remove its records without decoding them. First wait
-    for a random time, as in :class:`Open`.
+    """Step: fence the writers of the key, and remove its records without decoding them.
+
+    First wait for a random time between 0 and ``up_to_ms``, but not longer than ``most_ms``.
     """
 
     up_to_ms: int = 0
@@ -464,8 +465,8 @@ class EndRest:
     """Step: end the transactions of ``decision`` that are still open. If ``done`` is true, they are
     committed, otherwise they are aborted.
 
-    A transaction that has already ended in the opposite way is no error if its id is in
-    ``accepted`` (:class:`Resolve`).
+    ``accepted`` has the ids of transactions that have already ended in the opposite way, and that
+    the operator has accepted. Such a transaction is no error.
     """
 
     decision: Decision

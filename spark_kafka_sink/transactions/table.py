@@ -312,8 +312,8 @@ def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
 
 
 def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
-    """The commit fails if brokers have aborted transactions of its decision before any was
-    committed.
+    """The commit fails if its decision is undone: before any transaction was committed, brokers
+    have aborted some of the transactions, or were about to abort them because of their age.
     """
     return refused(Undone(goal.batch.number)) if view.is_fresh else None
 

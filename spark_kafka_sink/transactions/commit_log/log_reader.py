@@ -7,18 +7,20 @@ which they were read. It does not decode the records: ``log_parts.py`` joins the
 response may be too low if the leader was just elected. ListOffsets fails until such a leader has
 caught up (KIP-207). A broker that no longer leads the partition, and does not know that yet,
 returns an old end. Only a write detects such a broker. The first Fetch is sent right after
-ListOffsets, on the same connection. The leader answers in order, so the Fetch has all records below
-the end.
+ListOffsets, on the same connection. The leader handles both in order, so the Fetch reads a log that
+has all records below the end.
 
 **Uncommitted records** are read as well. The commit or abort marker of each transaction decides
 whether its records count. A read_committed reader would wait for every open transaction in the
-partition, including a transaction that a crashed writer of another key left open. This reader waits
-only for transactions of the keys that it reads.
+partition, including a transaction that a crashed writer of another key left open. This reader
+ignores open transactions of keys that it does not read.
 
 **A snapshot** is the result of a read, and the next read begins at the snapshot's ``next_offset``.
 So the partition is not read from its beginning again. A snapshot is used only if the topic has the
-same id and the log still has the snapshot's offset. Compaction does no harm: it removes a record
-only if a newer record of the same key follows, and the next read gets the newer record.
+same id and the log still has the snapshot's offset. Compaction removes a record if a newer record
+of the same key follows, and the next read gets the newer record. Exception: compaction also removes
+a tombstone, at the earliest a day after its write (delete.retention.ms). If the snapshot is older
+than the tombstone, it then keeps a record that the log no longer has.
 """
 
 from __future__ import annotations

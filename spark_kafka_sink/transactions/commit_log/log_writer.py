@@ -9,9 +9,9 @@ A :class:`LogWriter` writes one key, with one transactional id. The steps of one
 3. The caller's check.
 4. EndTxn(commit).
 
-If step 1, 2 or 3 fails, nothing is written: no other client commits this transaction, and the
-broker aborts it when it times out. If step 4 gets the error code NONE, the records are written. If
-step 4 gets no definite response, the outcome is unknown.
+If step 1, 2 or 3 fails, nothing is written: no other client commits this transaction. The writer
+aborts the transaction, or the broker aborts it when it times out. If step 4 gets the error code
+NONE, the records are written. If step 4 gets no definite response, the outcome is unknown.
 
 **No pair of producer id and epoch is used for two transactions.** With transactions of version 2,
 the response to EndTxn has the next epoch. With version 1, InitProducerId must be sent to get the

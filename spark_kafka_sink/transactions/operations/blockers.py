@@ -343,8 +343,9 @@ def every_listed(
 def open_producers(
     client: TransactionClient, partitions: Sequence[TopicPartition], deadline_ms: int
 ) -> Mapping[TopicPartition, Sequence[ProducerState]]:
-    """The producers that have an open transaction, by partition. The result has no partitions
-    without an open transaction.
+    """Requests from the leaders of ``partitions`` the producers that have an open transaction
+    (DescribeProducers). Returns the producers by partition. Partitions without an open transaction
+    are left out.
     """
     calls = [
         Call(

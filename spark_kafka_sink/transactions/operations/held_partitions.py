@@ -76,7 +76,7 @@ def held_partitions(
 def _ends(
     client: TransactionClient, partitions: tuple[TopicPartition, ...], deadline_ms: int
 ) -> Mapping[TopicPartition, int]:
-    """The high watermark of each partition."""
+    """Requests the high watermark of each partition from its leader (ListOffsets)."""
     calls = [
         Call(
             list_offsets(tp),
@@ -96,7 +96,8 @@ def _ends(
 def _committed(
     client: TransactionClient, partitions: tuple[TopicPartition, ...], deadline_ms: int
 ) -> Mapping[str, Mapping[TopicPartition, int]]:
-    """The committed offsets of the consumer groups that have members, by group.
+    """Requests the committed offsets of all consumer groups that have members. Returns the offsets
+    by group and partition.
 
     Empty if the brokers can't list groups by state. Groups that the principal may not describe are
     missing.
@@ -134,8 +135,8 @@ def offset_fetch(group_id: str, partitions: tuple[TopicPartition, ...]) -> Offse
 
 
 def committed_offsets(response: OffsetFetchResponse) -> Mapping[TopicPartition, int]:
-    """The committed offsets in a response to OffsetFetch. The result has no partitions without a
-    committed offset.
+    """Returns the committed offsets in a response to OffsetFetch, by partition. Partitions without
+    a committed offset are left out. The result is empty if the response has an error.
     """
     group = response.groups[0]
     if group.error_code is not ErrorCode.NONE:

@@ -301,8 +301,8 @@ class Operator:
             attempts += 1
 
     def _partitions(self, topics: Collection[str] | None) -> set[TopicPartition]:
-        """The partitions of ``topics``, or of all topics if ``topics`` is None. Topics that the
-        principal may not DESCRIBE are left out.
+        """Requests the partitions of ``topics``, or of all topics if ``topics`` is None. Kafka's
+        internal topics, and topics that the principal may not DESCRIBE, are left out.
         """
         client = self._client
         names = client.topic_names(client.deadline()) if topics is None else topics
@@ -315,8 +315,8 @@ class Operator:
     def _open_producers(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Collection[tuple[int, int]]]:
-        """The producer ids and epochs with an open transaction, by partition. Topics that the
-        principal may not READ are left out.
+        """Requests the producers that have an open transaction in ``partitions``. Returns pairs of
+        producer id and epoch by partition. Topics that the principal may not READ are left out.
         """
         found: dict[TopicPartition, Collection[tuple[int, int]]] = {}
         for topic in dict.fromkeys(tp.topic for tp in partitions):
@@ -478,8 +478,9 @@ class Operator:
     def plan_resolve(self, key: str, number: int, *, done: bool, force: bool = False) -> Resolution:
         """Plans to end the PARTIAL batch ``number`` of ``key``.
 
-        With ``force``, a DECIDED batch can also be ended if its outcome is unknown because
-        transactional ids have expired. Raises RefusedError in all other cases.
+        With ``force``, a DECIDED batch can also be ended if the outcome of a transaction is
+        unknown, for example because its transactional id has expired. Raises RefusedError in all
+        other cases.
         """
         report = self.inspector.key(key)
         decision = report.state.decision
