@@ -195,8 +195,8 @@ class Sender:
 
     def run(self) -> None:
         """The function of the network thread. Sends batches until the producer is closed. Then
-        sends the queued batches, aborts an open transaction, and closes the client. After a failure
-        or a forced close, only fails the batches and closes the client.
+        sends the queued batches, aborts an open transaction, and closes the client. After a fatal
+        error or a forced close, only fails the batches and closes the client.
         """
         life = self._lifecycle
         try:
