@@ -45,7 +45,8 @@ class ProducerInterceptor:
     In a Spark job, each worker process has its own objects. An interceptor need not inherit from
     this class. ``on_send`` and ``on_send_columns`` run on the thread that sends.
     ``on_acknowledgement`` runs on the network thread, which sends nothing until the method returns.
-    So this method must be fast.
+    So this method must be fast. For records that were never sent, ``on_acknowledgement`` may run
+    on the thread whose call has failed.
 
     If ``on_send`` or ``on_send_columns`` raises an Exception, a warning is logged, and the result
     of the method is its argument. If ``on_acknowledgement`` raises an exception, a warning is

@@ -152,7 +152,11 @@ class KafkaProducer:
         The call blocks for at most max.block.ms while the topic is unknown, or while buffer.memory
         is used up. ``callback(metadata, error)`` runs on the network thread. For the records of a
         partition, callbacks run in the order of the records. An exception of a callback is logged.
-        While a callback runs, the producer sends nothing.
+        While a callback runs on the network thread, the producer sends nothing.
+
+        Two kinds of callbacks run on another thread. If a record can't be added to a batch, its
+        callback runs within this call. If a call such as :meth:`send_columns` fails the producer,
+        the callbacks of records that were never sent run within that call.
 
         The call does not raise an ApiError: the future and the callback receive this error.
         Examples are a record that is too large, an unknown topic, no free memory within

@@ -247,8 +247,8 @@ class RecordMetadata(NamedTuple):
     the broker's time. After an error, ``timestamp`` is -1. The size of a null key or value is -1.
 
     Interceptors also get one such object for each batch with rows of ``send_columns``. In this
-    object, ``record_count`` is the number of rows, and ``offset`` the offset of the batch's first
-    record.
+    object, ``record_count`` is the number of rows. ``offset`` and ``timestamp`` are those of the
+    batch's first record. The timestamp is also set after an error.
 
     The class is a tuple because a tuple is created fast, and each callback needs a new object.
     """

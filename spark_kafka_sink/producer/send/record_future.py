@@ -9,8 +9,10 @@ record's index in the batch. The record's metadata is created when a caller read
 split, its futures are moved to the new batches (:meth:`ProduceRequestResult.transfer`). A thread
 that waits for such a future then waits for the new batch.
 
-A batch is completed in Java's order, on the network thread. First the outcome is set. Then the
-callbacks run, in the order of the records. Then the waiting threads are woken.
+A batch is completed in Java's order. First the outcome is set. Then the callbacks run, in the order
+of the records. Then the waiting threads are woken. All this happens on the network thread. There is
+one exception: if a call of another thread fails the producer, that thread completes the batches
+that were never sent.
 """
 
 from __future__ import annotations
@@ -289,9 +291,10 @@ class RecordFuture:
         return result.is_done and self._result is result
 
     def add_done_callback(self, function: Callable[[RecordFuture], object]) -> None:
-        """Calls ``function(self)`` on the network thread when the outcome is known. If the outcome
-        is already known, calls ``function(self)`` immediately, on the current thread. An exception
-        of ``function`` is logged.
+        """Calls ``function(self)`` when the outcome is known, on the thread that completes the
+        batch. This is usually the network thread. If the outcome is already known, calls
+        ``function(self)`` immediately, on the current thread. An exception of ``function`` is
+        logged.
         """
         while True:
             result = self._result
