@@ -339,7 +339,9 @@ class _Trial:
         return self._open
 
     def _end(self, *, committed: bool) -> PreparedTransaction:
-        """Commits or aborts the open transaction, and returns it."""
+        """Commits or aborts the open transaction, and returns it. Raises KafkaTimeoutError if the
+        coordinator gives no clear response, and the error of a refusal.
+        """
         ended = self._opened
         answer = self._client.end([ended], committed=committed, deadline_ms=self._soon())
         where = f"EndTxn of the transactional id '{self._id}'"

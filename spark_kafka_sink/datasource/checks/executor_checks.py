@@ -84,7 +84,7 @@ def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[Ho
     """Checks the cluster from the executors of a new Spark session.
 
     ``address`` is a master (as for spark-submit) or a Spark Connect server (``sc://host:15002``).
-    Each task of a small Spark job runs the steps whose result depends on its machine. If
+    Each task of a small Spark job runs the steps with a result that depends on the machine. If
     ``address`` is a Spark Connect server, one of the tasks runs every step.
 
     Raises ConfigError if PySpark is not installed. If the session can't be created, the result has
@@ -136,8 +136,8 @@ def check_executors(
     """Runs the steps of the check in Spark tasks. Returns a :class:`HostCheck` for each host,
     sorted by the names of the hosts.
 
-    Each task runs the steps whose result depends on its machine. With ``whole``, one of the tasks
-    runs all steps. If the Spark job can't run, the result has one failed step.
+    Each task runs the steps with a result that depends on the machine. With ``whole``, one of the
+    tasks runs all steps. If the Spark job can't run, the result has one failed step.
     """
     try:
         found = _collect(spark, config, timeout_ms, whole=whole)
@@ -207,8 +207,8 @@ def _task_check(config: SinkConfig, timeout_ms: int, *, whole: bool) -> Callable
 
 
 def _steps(config: SinkConfig, timeout_ms: int, *, every: bool) -> list[Step]:
-    """Runs the steps on this machine: all steps if ``every`` is true, otherwise only the steps
-    whose result depends on the machine.
+    """Runs the steps of the check on this machine: all steps if ``every`` is true, otherwise only
+    the steps with a result that depends on the machine.
 
     If an error prevents every step (such as a missing trust store), the result is one failed step.
     """

@@ -95,8 +95,8 @@ class TopicWarning:
 def check_topics(
     admin: AdminClient, config: SinkConfig, topics: Collection[str], timeout_ms: int
 ) -> dict[str, TopicLimits]:
-    """Checks rights and configs of the topics. Returns the limits of each topic whose configs the
-    principal may read.
+    """Checks rights and configs of the topics. Returns the limits of each topic for record sizes
+    and timestamps. A topic is missing in the result if the principal may not read its configs.
 
     Raises AuthorizationError if the principal may not write to one of ``topics`` or, with
     exactly-once, to an existing commit log. Logs a warning, once per process, for each config that
@@ -199,8 +199,9 @@ class TopicsNow:
 def topics_in_full(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, TopicMetadata]:
-    """The metadata of each topic, with the principal's authorized operations and the in-sync
-    replicas.
+    """Requests the metadata of each topic: its partitions with their in-sync replicas, and the
+    operations that the principal may use. A topic that does not exist is in the result with an
+    error code, and is not created.
     """
     request = MetadataRequest(
         tuple(sorted(topics)),

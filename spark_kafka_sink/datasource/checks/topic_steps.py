@@ -113,8 +113,9 @@ def report_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -
 
 
 def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
-    """Checks the topic of the option ``progressTopic``. If that topic is missing, rows are written
-    but their progress is not shown.
+    """Checks that the topic of the option ``progressTopic`` exists, and that the principal may
+    write to it. Otherwise the result is a warning, because rows are written, but their progress is
+    not shown.
     """
     topic = config.progress_topic
     if topic is None:
@@ -167,7 +168,9 @@ def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeou
 
 
 def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None:
-    """The value of the broker config ``name``. None if the principal may not read it."""
+    """The value of the broker config ``name``. None if the principal may not read it, or if the
+    brokers are too old for the request.
+    """
     deadline_ms = admin.deadline(timeout_ms)
     node = admin.brokers(deadline_ms)[0]
     request = describe_configs(ConfigResourceType.BROKER, [str(node.id)], [name])
@@ -182,8 +185,8 @@ def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None
 def _settings(
     admin: AdminClient, topic: str, timeout_ms: int
 ) -> tuple[Settings, Callable[[str], Step]]:
-    """Reads the configs of a topic. Returns the configs, and a function for the steps whose config
-    is missing.
+    """Reads the configs of a topic. Returns the configs, and a function that makes the result of a
+    step if its config is missing.
 
     The configs are None if the request failed. The function takes the name of a step, and returns a
     skipped result with the reason: no broker has responded, or the principal lacks the right

@@ -86,7 +86,7 @@ class TransactionPlan:
     @property
     def skips(self) -> bool:
         """Whether this batch job writes nothing, because the commit log shows that its batch is
-        already committed. False in streams, whose tasks decide that (:meth:`is_done`).
+        already committed. False in streams: there each task decides (:meth:`is_done`).
         """
         return (
             self.number is not None
@@ -189,7 +189,7 @@ class TransactionPlan:
         already done, and nothing shows that this write repeats the earlier write.
 
         Equal numbers of rows and bytes are no proof, because another DataFrame may have the same
-        numbers.
+        numbers. With verifyReplays=false, no error is raised.
         """
         is_unknown = self.numbering is Numbering.MICRO_BATCHES and not context.known
         if is_unknown and self.skips and self.verify and not context.abort:

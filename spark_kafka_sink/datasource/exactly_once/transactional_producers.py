@@ -41,7 +41,7 @@ An example: batch 7 gives a worker three tasks, and ``last_done`` is 6 at planni
 InitProducerId is sent even if the identity could be kept, because it waits for the markers of the
 previous transaction.
 
-**An id whose InitProducerId timed out is never used.** The producer retries, but the first request
+**If InitProducerId times out, its id is never used.** The producer retries, but the first request
 may still be in flight. This late request would abort the transaction that begins after the retry::
 
     InitProducerId               in flight for long; request.timeout.ms passes

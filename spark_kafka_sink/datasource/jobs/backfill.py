@@ -384,8 +384,8 @@ class _Call:
 
     @contextmanager
     def _until_terminated(self) -> Iterator[None]:
-        """Makes SIGTERM end the backfill after the running step. A second SIGTERM ends the process
-        as usual.
+        """A context manager that makes SIGTERM end the backfill after the running step. A second
+        SIGTERM ends the process as usual. Outside of the main thread, SIGTERM is not changed.
         """
         if threading.current_thread() is not threading.main_thread():
             yield

@@ -449,7 +449,9 @@ class Ledger:
 
 
 def check_caller_is_alone(name: str, caller: Caller, found: Progress) -> None:
-    """Raises ConfigError if another caller is the owner of the backfill."""
+    """Raises ConfigError if another caller is the owner of the backfill. ``found`` is the recorded
+    progress.
+    """
     if found.caller is not None and found.caller.id != caller.id:
         raise ConfigError(
             f"the backfill '{name}' runs in {found.caller}",

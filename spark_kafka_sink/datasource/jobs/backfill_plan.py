@@ -219,7 +219,9 @@ def took_too_long(error: str, seconds: float, timeout_ms: int) -> bool:
 def step_too_long(
     name: str, error: str, seconds: float, timeout_ms: int, *, by_column: bool
 ) -> CommitError:
-    """The error of a backfill whose smallest step failed with ``error`` after ``seconds``."""
+    """Creates the error of a backfill that can't go on, because a step of one slice failed with
+    ``error`` after ``seconds``, and a slice can't be divided.
+    """
     if _RATE_TOO_LOW in error:
         # The write was refused before the wait, so its seconds are no measure.
         return CommitError(

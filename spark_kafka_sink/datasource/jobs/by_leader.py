@@ -1,4 +1,4 @@
-"""``by_leader``: a DataFrame whose tasks each write to few brokers, even if the rows have keys.
+"""``by_leader``: moves rows between tasks, so that each task writes to few brokers.
 
 A row's key determines its partition, and so the broker. A task with rows of arbitrary keys writes
 to all brokers. ``by_leader`` computes each row's Kafka partition before the write, with the
@@ -273,7 +273,7 @@ def with_partitions(
     partition is in the column ``partition`` of the result. In ``batches``, the last column has a
     hash of the row. In the result, the last column has the number of the task instead.
 
-    Raises DataError for a row whose key or partition the write would refuse.
+    Raises DataError for a row if the write would refuse its key or its partition.
     """
     import numpy as np
 

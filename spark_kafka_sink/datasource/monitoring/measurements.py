@@ -128,9 +128,9 @@ def _value(value: object, label: object) -> Iterator[_Value]:
 
 
 def _counted(counts: object, label: object, bounds: Sequence[float]) -> Iterator[_Value]:
-    """Yields the value, the label and the count of each bucket whose count is above 0. The value is
-    the upper bound of the bucket. The last bucket has no upper bound, so its value is twice the
-    last bound.
+    """Yields the value, the label and the count of each bucket that is not empty. The value is the
+    upper bound of the bucket. The last bucket has no upper bound, so its value is twice the last
+    bound.
     """
     if not isinstance(counts, list) or len(counts) != len(bounds) + 1 or label is None:
         return

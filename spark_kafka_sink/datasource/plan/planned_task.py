@@ -53,8 +53,8 @@ class PlannedTask:
         """Writes the rows of one partition of the DataFrame. Returns the commit message for the
         driver.
 
-        ``columns`` replaces the plan's columns. It is set for rows of pyspark 4.0, whose Arrow
-        batches have other column indices (``RowAdapter``). If the batch is already committed,
+        ``columns`` replaces the plan's columns. It is set on pyspark 4.0, where the Arrow batches
+        of a stream have other column indices (``RowAdapter``). If the batch is already committed,
         nothing is written. If the attempt fails, stores its report, and raises its error.
         """
         task = None

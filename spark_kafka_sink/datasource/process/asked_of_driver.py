@@ -44,7 +44,7 @@ def answer_of_driver(
 
 
 def schema_with_answer(answer: Mapping[str, str]) -> StructType:
-    """A schema with one column, whose metadata carries the driver's answer."""
+    """Makes a schema with one column. The metadata of the column contain the driver's answer."""
     return StructType([StructField(_COLUMN, StringType(), metadata=dict(answer))])
 
 

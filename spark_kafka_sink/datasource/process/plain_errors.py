@@ -8,7 +8,7 @@ well, like with Spark's setting ``spark.sql.execution.pyspark.udf.hideTraceback.
 the removed traceback is logged.
 
 A bug keeps its traceback and its cause. A bug is an IllegalStateError, an exception that is not of
-this package, or an error whose cause is such an exception. But errors of files and of the network
+this package, or an error that such an exception has caused. But errors of files and of the network
 are no bugs.
 
 If memory is exhausted under a limit of Spark, the error names Spark's setting (``worker_memory``).
@@ -78,7 +78,8 @@ def _hide_frames_of_spark() -> None:
 
 def _is_bug(error: BaseException) -> bool:
     """Whether the error is a bug, so that its traceback is kept. A bug is an IllegalStateError, an
-    exception of foreign code, or an error that was caused by one of these.
+    exception of foreign code, or an error that was caused by one of these. An error of a file or of
+    the network is no bug.
     """
     if isinstance(error, IllegalStateError) or not isinstance(error, KafkaError):
         return not isinstance(error, _EXPECTED)

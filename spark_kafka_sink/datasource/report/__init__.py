@@ -20,7 +20,7 @@ waits               a sentence about a failure, or the longest wait
 These files never decide whether a batch is committed. If a report can't be delivered, a warning is
 logged, and the batch does not fail.
 
-A report is created on the driver, in the Python process in which Spark runs ``commit`` or
-``abort``, and passed to every destination once. **To receive reports, add a row to**
+A report is created on the driver, in the Python process that runs ``commit`` or ``abort``, and
+passed to every destination once. **To receive reports, add a row to**
 ``destinations.DESTINATIONS``. The option ``reportListeners`` names a user's function.
 """

@@ -72,7 +72,8 @@ _NOT_FOUND: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PartitionAudit:
-    """The audit of one partition.
+    """The audit of one partition: the comparison of a report with the rows in the log, in the range
+    of offsets from ``first_offset`` to ``last_offset``.
 
     - ``claimed`` is the number of the partition's rows in the report. It is None if the report does
       not have the number of rows of each partition.
@@ -81,7 +82,7 @@ class PartitionAudit:
     - ``checksum`` is True if the checksums are equal. It is None if they were not compared.
     - ``deleted`` is the number of the range's offsets that are before the start of the log.
     - ``gaps`` is the number of offsets without a record.
-    - ``aborted`` is the number of the producers' rows whose transaction was aborted.
+    - ``aborted`` is the number of the producers' rows in aborted transactions.
     - ``reason`` is a sentence that explains the verdict, or empty.
     """
 
@@ -181,7 +182,7 @@ def _damage(found: RangeCount) -> str:
 def _not_in_sequence(
     claims: Claims, found: RangeCount, missing: int, settings: Mapping[str, str | None]
 ) -> tuple[AuditVerdict, str] | None:
-    """The verdict on a partition whose batches have a gap in their sequence numbers, or a batch
+    """The verdict on a partition with a gap in the sequence numbers of its batches, or with a batch
     that is in the log twice. None if there is neither.
     """
     if 0 < missing <= claims.rows_without_offset:
@@ -254,8 +255,8 @@ def _surplus(claims: Claims, more: int) -> tuple[AuditVerdict, str]:
 
 
 def by_compaction(gaps: int, settings: Mapping[str, str | None]) -> tuple[AuditVerdict, str]:
-    """The verdict and the reason for a partition whose missing rows may have been removed by
-    compaction. ``gaps`` is the number of offsets without a record.
+    """The verdict on a partition if compaction may have removed the missing rows, and the reason
+    for the verdict. ``gaps`` is the number of offsets without a record.
     """
     if not settings:
         return AuditVerdict.UNCLEAR, f"{gaps} offsets have no record, {_SETTINGS_UNKNOWN}"
@@ -284,8 +285,9 @@ def sampled(
     windows: list[RangeCount],
     settings: Mapping[str, str | None],
 ) -> tuple[AuditVerdict, str]:
-    """The verdict on a partition of which only a sample was read, and the reason. ``windows`` are
-    the parts that were read, with their counts, in the order of offsets.
+    """The verdict on a partition if only a sample was read, and the reason for the verdict.
+    ``windows`` are the ranges of offsets that were read, with their counts, in the order of
+    offsets.
 
     The first window is at the start of the claimed range, and the last window is at its end.
     ``settings`` are the same as for :func:`verdict_of`.

@@ -57,8 +57,8 @@ class Claims:
     - ``rows`` is the number of all rows, dead letters included.
     - ``topic_rows`` are the rows by topic, for the topics that the report lists.
     - ``producers`` are pairs of producer id and epoch. None if they are unknown.
-    - ``rows_without_offset`` is the number of rows whose offset is unknown. They may be before or
-      after the claimed offsets of their partition.
+    - ``rows_without_offset`` is the number of rows with an unknown offset. These rows may be before
+      or after the claimed offsets of their partition.
     - ``partitions_left_out`` is the number of partitions that the report leaves out.
     """
 

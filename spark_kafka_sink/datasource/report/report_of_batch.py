@@ -368,7 +368,7 @@ def _report_id(messages: Sequence[TaskCommitMessage]) -> str:
 
 
 def outcome_of_error(error: BaseException) -> WriteOutcome:
-    """The outcome of a batch whose commit raised ``error``."""
+    """The outcome of a batch after its commit has raised ``error``."""
     if isinstance(error, CommitOutcomeUnknownError):
         return WriteOutcome.UNKNOWN
     return WriteOutcome.PARTIAL if isinstance(error, PartialCommitError) else WriteOutcome.FAILED

@@ -54,8 +54,9 @@ def register(
     by name.
 
     After the call, every thread of this process can write, even a thread of a pool. Each write
-    finds the format in the session of its DataFrame. In a write with ``.save()`` or ``.start()``,
-    JSON has the time zone of the session, and follows the session's setting for null fields.
+    finds the format in the session of its DataFrame. A write with ``.save()`` or ``.start()`` also
+    follows two settings of the session in JSON: whether null fields are left out, if the option
+    jsonIgnoreNullFields is not set, and the time zone of timestamps in a VARIANT.
     """
     if not _has_ours(spark):
         try:

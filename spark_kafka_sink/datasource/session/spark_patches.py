@@ -28,8 +28,8 @@ class Patches:
     wrapper.
 
     The class ``name`` is patched in each of the ``modules`` that this process has already imported.
-    The writer classes of Spark Connect are in other modules, whose import needs grpc. Only a
-    process with a Connect session has imported these modules.
+    The writer classes of Spark Connect are in other modules. The import of these modules needs
+    grpc, so only a process with a Connect session has imported them.
     """
 
     def __init__(self, name: str, modules: Sequence[str], arounds: Mapping[str, Around]) -> None:

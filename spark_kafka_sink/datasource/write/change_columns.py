@@ -61,7 +61,9 @@ class FeedColumns:
 
     @property
     def all_columns(self) -> tuple[str, ...]:
-        """The names of the table's columns, for ``valueColumns=*``."""
+        """The names of the table's columns, without the columns that the feed adds. They are the
+        columns of ``valueColumns=*``.
+        """
         log = self.plan.changelog
         feed = set() if log.images is not None else {log.column, *log.metadata}
         return tuple(name for name in self.rows.names if name not in feed)
@@ -176,9 +178,9 @@ def value_names(feed: FeedColumns | None, named: NamedColumns) -> tuple[str, ...
 
 
 def refuse_unstable_keys(schema: StructType, plan: ColumnPlan) -> None:
-    """Raises SchemaError if a change feed has no key columns, or if a key column has a type whose
-    equal values may have different bytes. For example, 0.0 and -0.0 are equal, but a delete of 0.0
-    would not find a record with the key -0.0.
+    """Raises SchemaError if a change feed has no key columns. Also raises SchemaError if equal
+    values of a key column's type may have different bytes. For example, 0.0 and -0.0 are equal, but
+    a delete of 0.0 would not find a record with the key -0.0.
     """
     if plan.key is None and plan.key_column is None:
         raise SchemaError(

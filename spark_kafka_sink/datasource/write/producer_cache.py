@@ -11,8 +11,8 @@ minute, so no timer is needed here. Rules:
   the producer can be used again, and frees the producer's buffers and timers.
 - The cache keeps at most two idle producers with transactions, and two without. If there are more
   producers without transactions, the producer that was idle for the longest time is closed. If
-  there are more producers with transactions, the producer whose id has the greatest number is
-  closed, because tasks take the smallest numbers first.
+  there are more producers with transactions, the producer with the greatest number in its
+  transactional id is closed, because tasks take the smallest numbers first.
 
 **client.id.** If the user does not set client.id, it is ``spark-kafka-sink-<application id>`` for
 all tasks of an application (:func:`effective_config`). So broker quotas, metrics and request logs

@@ -160,7 +160,7 @@ def _with_changes(
     feed: FeedColumns,
 ) -> tuple[ColumnPlan, StructType]:
     """Adds the columns of a change feed to the plan. Returns the plan, and the schema of the
-    batches in a task, which has more columns than the DataFrame.
+    batches in a task, which may have more columns than the DataFrame.
     """
     from pyspark.sql.types import StructType
 

@@ -223,8 +223,8 @@ def _lent(config: ProducerConfig) -> Iterator[TransactionClient]:
 
 @contextmanager
 def watched_commit(config: ProducerConfig, topic: str, identity: TaskIdentity) -> Iterator[None]:
-    """Sends the duration of the commit to progressTopic while the block runs, and a last record at
-    the end. A commit of less than 10 s sends nothing.
+    """A context manager that sends the duration of the commit to progressTopic every 10 s while the
+    ``with`` block runs, and a last record at the end. A commit of less than 10 s sends nothing.
     """
     over = threading.Event()
     sender, name = ProgressSender(config, topic), f"{platform.node()}-{os.getpid()}-commit"

@@ -318,8 +318,9 @@ class WriteTask:
             self._counts.input_wait_ms += self._monotonic_ms() - begun
 
     def _waiting_for_input(self, delay_ms: int) -> AbstractContextManager[None]:
-        """A context manager for the time in which the task waits for Spark's rows. If the task has
-        a producer already, the producer counts this time.
+        """A context manager for the time that the task waits for Spark's rows. If the task already
+        has a producer, linger.ms of the producer's open batches passes only during this time. It
+        begins ``delay_ms`` after the beginning of the wait.
         """
         producer = self._producer
         return nullcontext() if producer is None else producer.waiting_for_input(delay_ms)
