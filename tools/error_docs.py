@@ -21,11 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 def page_lines() -> Iterator[str]:
     """docs/errors.md, below its title: the index of all of them."""
     yield paragraph(
-        "Every error begins with one line: its code, the problem, the place and the remedy. A",
-        "second line may have a hint. No error contains a row, a key, a header or a secret. Spark",
-        "puts its own words before the first line: PYTHON_DATA_SOURCE_ERROR for an error on the",
-        "driver, and the message of the failed job for an error of a task. A code keeps its",
-        "meaning in all later versions.",
+        "An error has two lines. The first line has the code and the problem. The second line has",
+        "a hint, if there is a remedy, and the command or the address that explains the code. No",
+        "error contains a row, a key, a header or a secret. Spark puts its own words before the",
+        "first line: PYTHON_DATA_SOURCE_ERROR for an error on the driver, and the message of the",
+        "failed job for an error of a task. A code keeps its meaning in all later versions.",
     )
     yield ""
     yield paragraph(
@@ -40,7 +40,8 @@ def page_lines() -> Iterator[str]:
         "Error codes of brokers",
         *("Code", "Name", "Number", "What happens"),
         text=paragraph(
-            "*Retried*: the batch is sent again with growing pauses, until it succeeds or",
+            "The last column shows what happens to a record batch if a broker returns this error",
+            "for it. *Retried*: the batch is sent again with growing pauses, until it succeeds or",
             "kafka.delivery.timeout.ms is over. *Fails the batch*: the task fails, and Spark may",
             "run it again. Exception: after MESSAGE_TOO_LARGE, a batch of several records is first",
             "split and sent again. *Depends on the batch's sequence*: if the broker already has",
