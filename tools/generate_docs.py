@@ -29,6 +29,7 @@ import upstream_behaviours  # noqa: E402
 from tables import anchor_of, heading, linked, paragraph, row  # noqa: E402
 
 from spark_kafka_sink.cli.option_texts import option_texts  # noqa: E402
+from spark_kafka_sink.cli.txn import blockers_metrics  # noqa: E402
 from spark_kafka_sink.config.option import (  # noqa: E402
     INT_MAX,
     Option,
@@ -531,6 +532,24 @@ def _exported_metrics() -> Iterator[str]:
                 meaning = "" if known else f": {linked(one.description)}"
                 yield f"- `{one.prometheus_name}{label}`{field}{meaning}"
         yield ""
+    yield from _topic_metrics()
+
+
+def _topic_metrics() -> Iterator[str]:
+    """The metrics that a command exports, because no Spark session may be left to do this."""
+    yield from ("## Metrics of a topic", "")
+    yield paragraph(
+        "The command [`kprod txn blockers TOPIC --prometheus`](cli.md#kprod-txn-blockers-topic)",
+        "writes these metrics to standard output ([how to run",
+        "it](monitoring.md#kprodconsumersblocked)). Every metric has the label `topic`. The label",
+        "`whose` shows who can end a transaction.",
+    )
+    yield ""
+    sample = blockers_metrics.metrics_text("", (), 0)
+    for one in blockers_metrics.METRICS:
+        label = "{whose}" if f'{one.name}{{topic="",whose' in sample else ""
+        yield f"- `{one.name}{label}`: {one.help}"
+    yield ""
 
 
 def main(arguments: list[str]) -> int:

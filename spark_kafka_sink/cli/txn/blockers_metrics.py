@@ -27,14 +27,15 @@ class TopicGauge(NamedTuple):
 _OPEN: Final = TopicGauge("kprod_topic_open_transactions", "Open transactions in the topic.")
 _OLDEST_AGE: Final = TopicGauge(
     "kprod_topic_oldest_transaction_age_seconds",
-    "How long the oldest of them is open; 0: none is.",
+    "Age of the oldest open transaction, in seconds. 0 if no transaction is open.",
 )
 _HELD: Final = TopicGauge(
     "kprod_topic_held_offsets",
-    "Offsets after the last stable ones, which consumers that read committed can't read.",
+    "Offsets that read_committed consumers can't read yet, summed over the partitions.",
 )
 _CHECKED: Final = TopicGauge(
-    "kprod_topic_checked_timestamp_seconds", "When this was asked, in seconds since 1970."
+    "kprod_topic_checked_timestamp_seconds",
+    "Time of the last look at the topic, in seconds since 1970.",
 )
 METRICS: Final = (_OPEN, _OLDEST_AGE, _HELD, _CHECKED)
 
