@@ -121,7 +121,8 @@ def prepare(options: argparse.Namespace, out: IO[str]) -> None:
     jars = None
     if options.kafka and shutil.which("mvn"):
         print(
-            f"Kafka's jars are fetched meanwhile, if they are not here: {_KAFKA_MB} MB.", file=out
+            f"Kafka's jars are downloaded meanwhile, unless this machine has them: {_KAFKA_MB} MB.",
+            file=out,
         )
         jars = subprocess.Popen(
             [sys.executable, "-m", "spark_kafka_sink.local_kafka", "--prepare"],
