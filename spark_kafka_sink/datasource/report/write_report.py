@@ -524,7 +524,9 @@ class WriteReport:
     ]
     brokers: Annotated[
         tuple[BrokerReport, ...],
-        Described("The brokers that responded, in the order of their ids."),
+        Described(
+            "The brokers that responded, or whose connection failed, in the order of their ids."
+        ),
     ]
     partitions: Annotated[
         tuple[PartitionReport, ...],
