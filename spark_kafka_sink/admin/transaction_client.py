@@ -432,9 +432,11 @@ class TransactionClient(AdminClient):
         the result.
 
         If a transaction with a leaderless partition were ended, Kafka 4 would lose the marker for
-        this partition. The Metadata request is sent to a coordinator of ``found``, because another
-        broker might not respond. ``beside`` has a Metadata request that :meth:`describe` has
-        already sent. Its response is used if it is for all topics of the transactions.
+        this partition. If the Metadata response does not have a partition, for example because its
+        topic was deleted, the partition is not in the result. The Metadata request is sent to a
+        coordinator of ``found``, because another broker might not respond. ``beside`` has a
+        Metadata request that :meth:`describe` has already sent. Its response is used if it is for
+        all topics of the transactions.
         """
         written: defaultdict[str, set[int]] = defaultdict(set)
         for description in found.values():

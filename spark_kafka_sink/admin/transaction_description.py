@@ -83,7 +83,8 @@ class TransactionDescription:
         )
 
     def age_ms(self, wall_ms: int) -> int | None:
-        """The age of the open transaction in ms, at the time ``wall_ms`` (ms since the epoch). None
-        if no transaction is open.
+        """Returns the time in ms from the start of the transaction until ``wall_ms`` (ms since the
+        epoch). For an open transaction, this is its age. Returns None if the coordinator reports no
+        start, for example because the id has had no transaction.
         """
         return max(0, wall_ms - self.start_ms) if self.start_ms >= 0 else None
