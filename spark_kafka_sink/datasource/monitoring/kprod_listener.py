@@ -57,7 +57,7 @@ _CODE = re.compile(r"\[(KP\d{4})\]")
 
 class KprodListener(StreamingQueryListener):
     """A listener that makes metrics from the streaming queries of a session:
-    ``spark.streams.addListener(KprodListener(PrometheusMetrics()))``.
+    ``spark.streams.addListener(KprodListener(PrometheusMetrics(), reports="/path"))``.
 
     - ``libraries`` receive every value. Each is a ``PrometheusMetrics``, an
       ``OpenTelemetryMetrics``, or another object with a method ``record`` like theirs.
