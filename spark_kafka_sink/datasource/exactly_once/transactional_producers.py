@@ -182,10 +182,9 @@ class TransactionalProducers:
                         return producer
                     doubts += 1
             except BaseException:
-                _abandon(producer)
+                self.discard(producer)
                 raise
-            self._ids.retire(self._id)
-            _abandon(producer)
+            self.discard(producer)
         raise KafkaTimeoutError(
             f"InitProducerId for '{self._id}' timed out and was retried; the first request may "
             "still reach the broker and abort this transaction",
@@ -236,7 +235,8 @@ class TransactionalProducers:
         """
         assert self._id is not None
         self._ids.retire(self._id)
-        _abandon(producer)
+        with contextlib.suppress(Exception):  # the caller raises the cause
+            producer.abandon(ABANDON_MS)
 
 
 def _was_committed(producer: KafkaProducer) -> bool:
@@ -299,8 +299,3 @@ class Worker:
 
 #: The ids and warm producers of this process.
 process_worker = ProcessLocal(lambda: Worker(WorkerIds(), process_cache()))
-
-
-def _abandon(producer: KafkaProducer) -> None:
-    with contextlib.suppress(Exception):  # the caller raises the cause
-        producer.abandon(ABANDON_MS)

@@ -7,79 +7,15 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError, ErrorCode, KafkaError, KafkaTimeoutError
-from spark_kafka_sink.datasource.exactly_once.transactional_producers import (
-    Worker,
-    WorkerIds,
-    producers_of_task,
-)
-from spark_kafka_sink.datasource.write.producer_cache import ProducerCache
 from spark_kafka_sink.datasource.write.write_context import WriteContext
-from spark_kafka_sink.datasource.write.write_task import WriteTask
-from spark_kafka_sink.producer.kafka_producer import KafkaProducer
-from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
-from spark_kafka_sink.records.batch_joiner import HOLD_MS
 from spark_kafka_sink.transactions.ownership import Numbering
-from tests.datasource.exactly_once.transaction_plans import JOB, RUN, identity, plan
+from tests.datasource.exactly_once.transaction_plans import JOB, RUN
+from tests.datasource.exactly_once.worker_tasks import Tasks
 from tests.fakes.fake_cluster import FOREVER
-from tests.fakes.producer_world import END, INIT, PLAN, ProducerWorld, rows, texts
+from tests.fakes.producer_world import END, INIT, ProducerWorld, texts
 
 PRODUCE, ADD_PARTITIONS, DESCRIBE = 0, 24, 65
 pytestmark = pytest.mark.simulated
-
-
-# --- tasks on a fake cluster -------------------------------------------------------------------
-
-
-class Tasks:
-    """Runs tasks of one worker process."""
-
-    def __init__(self, world: ProducerWorld, **plan_changes: object) -> None:
-        self.world = world
-        self.worker = Worker(WorkerIds(), ProducerCache())
-        self.plan = plan(**plan_changes)
-        self.producers: list[KafkaProducer] = []
-
-    def run(
-        self, values: list[str], fails: bool = False, **who: object
-    ) -> PreparedTransaction | None:
-        def factory(config, cluster):
-            self.producers.append(self.world.of(config, cluster))
-            return self.producers[-1]
-
-        producers = producers_of_task(
-            self.plan,
-            self.world.config,
-            None,
-            identity(**who),
-            factory=factory,
-            worker=self.worker,
-        )
-
-        def batches():
-            for value in values:
-                yield rows(value)
-            if fails:
-                self.world.scheduler.sleep(HOLD_MS + 100)  # the rows before it leave
-                assert self.world.values(committed=False)
-                raise OSError("the input broke")
-
-        task = WriteTask(
-            PLAN,
-            producers,
-            identity(**who),
-            transaction_time=self.plan.time,
-            monotonic_ms=self.world.scheduler.now_ms,
-            wall_ms=self.world.scheduler.wall_ms,
-        )
-        return task.run(batches()).prepared
-
-    def done(self, batch: int) -> None:
-        state = replace(self.plan.state, last_done=batch)
-        self.plan = replace(self.plan, state=state)
-
-    @property
-    def made(self) -> int:
-        return len(self.producers)
 
 
 @pytest.fixture(params=[1, 2], ids=["version 1", "version 2"])
@@ -297,6 +233,24 @@ def test_a_task_fails_when_every_init_producer_id_times_out(world: ProducerWorld
     assert prepared.transactional_id == f"p~{RUN}~g3.{token}~3"
     world.end(prepared)
     assert world.values() == texts("a")
+
+
+def test_the_id_of_an_attempt_without_a_response_is_not_used_again(world: ProducerWorld) -> None:
+    """``max.block.ms`` was over before ``request.timeout.ms``, so nothing was sent again. The
+    request that is still in flight would abort the transaction of a later task.
+    """
+    tasks = Tasks(world)
+    lost = world.cluster.control.drop(INIT, FOREVER, processed=False)
+    with pytest.raises(KafkaError, match="did not complete in time"):
+        tasks.run(["a"])
+    assert lost.fired == 1
+    lost.stop()
+    world.end(tasks.run(["a"]))
+    tasks.done(0)
+    prepared = tasks.run(["b"], batch_id=1)
+    assert prepared.transactional_id == f"p~{RUN}~g3.{tasks.worker.ids.token}~1"
+    world.end(prepared)
+    assert world.values() == texts("a", "b")
 
 
 def test_a_forbidden_id_fails_the_task_before_anything_is_sent(world: ProducerWorld, tasks: Tasks):
