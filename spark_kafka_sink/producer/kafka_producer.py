@@ -356,6 +356,15 @@ class KafkaProducer:
 
     # ---- transactions ------------------------------------------------------------------------
 
+    def begin_reuse(self) -> None:
+        """Forgets the transaction of :meth:`prepare`, and begins to request its state for
+        :meth:`describe_last_transaction`, without waiting. Java's producer has no such method.
+        """
+        manager = self._transactional("begin_reuse")
+        if manager.state is State.PREPARED:
+            manager.forget_prepared()
+        manager.describe_last_transaction()
+
     def describe_last_transaction(self) -> str:
         """Requests the state of the last transaction of transactional.id from its coordinator.
         Returns a name of Java's ``TransactionState``, such as "Ongoing". Returns "Dead" if there is

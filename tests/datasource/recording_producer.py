@@ -112,6 +112,12 @@ class OneProducer:
         self.released = 0
         self.discarded = 0
 
+    def begin(self) -> None:
+        pass
+
+    def leave(self) -> None:
+        pass
+
     def acquire(self) -> RecordingProducer:
         self.acquired += 1
         return self.producer

@@ -35,11 +35,17 @@ An example: batch 7 gives a worker three tasks, and ``last_done`` is 6 at planni
 * Task B takes k=1, because task A uses k=0. Task B fails, so k=1 is never used again.
 * Task C takes k=2, and prepares.
 * Batch 8 is planned with ``last_done`` 7. The first task of batch 8 takes k=0 with the warm
-  producer. The task calls forget_prepared, DescribeTransactions (which returns CompleteCommit),
-  InitProducerId and begin.
+  producer. The producer sends DescribeTransactions (the response is CompleteCommit) and
+  InitProducerId. Then the task begins its transaction.
 
 InitProducerId is sent even if the identity could be kept, because it waits for the markers of the
 previous transaction.
+
+**A warm producer sends DescribeTransactions while the task waits for its first rows.** Spark takes
+longer to make the first rows than the coordinator takes to respond. If no row comes, the id is free
+again, and the next task uses the same response. InitProducerId is only sent after a row has come:
+it leaves the id in the state Empty, and the sweep of the next commit aborts an id in this state. A
+task without a warm producer opens no connection before a row has come.
 
 **If InitProducerId times out, its id is never used.** The producer retries, but the first request
 may still be in flight. This late request would abort the transaction that begins after the retry::
@@ -60,7 +66,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from spark_kafka_sink.admin.transaction_description import TransactionState
-from spark_kafka_sink.base.errors import KafkaTimeoutError
+from spark_kafka_sink.base.errors import KafkaError, KafkaTimeoutError
 from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
@@ -118,49 +124,115 @@ class WorkerIds:
         whether this process has used the id before. Batches up to ``last_done`` are done, so their
         ids are free.
         """
-        generation = plan.state.generation
-        worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token
         with self._lock:
-            used = self._used.setdefault((plan.key, run, generation), [])
-            free = (k for k, last_use in enumerate(used) if last_use <= last_done)
-            k = next(free, len(used))
+            used = self._used.setdefault((plan.key, run, plan.state.generation), [])
+            k = _free(used, last_done)
             is_used = k < len(used)
             if is_used:
                 used[k] = batch_id
             else:
                 used.append(batch_id)
-        return TransactionalId(plan.key, run, worker, k, generation), is_used
+        return self._id(plan, run, k), is_used
+
+    def acquire_used(
+        self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
+    ) -> TransactionalId | None:
+        """Like :meth:`acquire`, but acquires only an id that this process has used before. Returns
+        None if there is none.
+        """
+        with self._lock:
+            used = self._used.get((plan.key, run, plan.state.generation), [])
+            k = _free(used, last_done)
+            if k == len(used):
+                return None
+            used[k] = batch_id
+        return self._id(plan, run, k)
+
+    def _id(self, plan: TransactionPlan, run: str, k: int) -> TransactionalId:
+        worker = f"{plan.driver}{_OF_DRIVER}{self.token}" if plan.driver else self.token
+        return TransactionalId(plan.key, run, worker, k, plan.state.generation)
 
     def retire(self, id_: TransactionalId) -> None:
         """Marks the id so that it is never used again."""
+        self._note(id_, _NEVER)
+
+    def free(self, id_: TransactionalId) -> None:
+        """Frees an acquired id under which no transaction was begun."""
+        self._note(id_, NOTHING_DONE)
+
+    def _note(self, id_: TransactionalId, last_use: int) -> None:
         with self._lock:
-            self._used[id_.key, id_.run, id_.planned][id_.number] = _NEVER
+            self._used[id_.key, id_.run, id_.planned][id_.number] = last_use
+
+
+def _free(used: list[int], last_done: int) -> int:
+    """The smallest number whose last use is done. The length of ``used`` if there is none."""
+    return next((k for k, last_use in enumerate(used) if last_use <= last_done), len(used))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIds:
+    """The transactional ids that one task may take from ``worker``, the ids of its process."""
+
+    worker: WorkerIds
+    plan: TransactionPlan
+    run: str
+    batch_id: int
+    last_done: int
+
+    def next(self) -> tuple[TransactionalId, bool]:
+        return self.worker.acquire(self.plan, self.run, self.batch_id, self.last_done)
+
+    def next_used(self) -> TransactionalId | None:
+        return self.worker.acquire_used(self.plan, self.run, self.batch_id, self.last_done)
 
 
 class TransactionalProducers:
     """The :class:`ProducerSource` of a task with exactly-once.
 
-    A task acquires one transactional id for one transaction, when its first row arrives. ``warm``
-    is the cache of producers that this process keeps for later tasks. For a job that writes no
-    micro-batches, ``warm`` is None: the producer is closed at the end of the task.
+    A task acquires one transactional id for one transaction, when its first row arrives. If a warm
+    producer has the id, the task acquires both before (:meth:`begin`). ``warm`` is the cache of
+    producers that this process keeps for later tasks. For a job that writes no micro-batches,
+    ``warm`` is None: the producer is closed at the end of the task.
     """
 
     def __init__(
         self,
-        next_id: Callable[[], tuple[TransactionalId, bool]],
+        ids: TaskIds,
         config: ProducerConfig,
         cluster: Cluster | None,
         factory: ProducerFactory,
-        ids: WorkerIds,
         warm: ProducerCache | None = None,
     ) -> None:
-        self._next_id = next_id
         self._ids = ids
         self._config = config
         self._cluster = cluster
         self._factory = factory
         self._warm = warm
         self._id: TransactionalId | None = None
+        #: The warm producer whose requests :meth:`begin` has sent.
+        self._begun: KafkaProducer | None = None
+
+    def begin(self) -> None:
+        """Acquires a warm producer, if there is one, and requests the state of its last
+        transaction.
+        """
+        id_ = None if self._warm is None else self._ids.next_used()
+        if id_ is None:
+            return
+        self._id, self._begun = id_, self._warm_of(id_)
+        if self._begun is None:
+            self._ids.worker.free(id_)
+
+    def leave(self) -> None:
+        """Keeps the producer of :meth:`begin`, and frees its id. The response may still be missing:
+        a late DescribeTransactions changes nothing.
+        """
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            assert self._id is not None
+            self.release(begun)
+            self._ids.worker.free(self._id)
 
     def acquire(self) -> KafkaProducer:
         """Returns a producer that has begun a transaction. Each request to a coordinator waits for
@@ -172,8 +244,7 @@ class TransactionalProducers:
         """
         doubts = 0
         while doubts < _MOST_IDS:
-            self._id, is_used = self._next_id()
-            producer = self._of(self._id)
+            producer, is_used = self._next()
             try:
                 if not is_used or _was_committed(producer):
                     _answer(producer.init_transactions)
@@ -192,15 +263,24 @@ class TransactionalProducers:
             " transactional.id",
         )
 
-    def _of(self, id_: TransactionalId) -> KafkaProducer:
-        """A producer with this transactional id: a warm producer if there is one, otherwise a new
-        producer.
+    def _next(self) -> tuple[KafkaProducer, bool]:
+        """Acquires a transactional id, and returns a producer with it: the producer of
+        :meth:`begin`, another warm producer, or a new producer. Also returns whether this process
+        has used the id before.
         """
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            return begun, True
+        self._id, is_used = self._ids.next()
+        warm = self._warm_of(self._id)
+        return warm or self._factory(self._config, self._cluster), is_used
+
+    def _warm_of(self, id_: TransactionalId) -> KafkaProducer | None:
         self._config = replace(self._config, transactional_id=str(id_))
         warm = None if self._warm is None else self._warm.take(self._config)
-        if warm is None:
-            return self._factory(self._config, self._cluster)
-        warm.forget_prepared()
+        if warm is not None:
+            with contextlib.suppress(KafkaError):  # acquire raises it, if there are rows
+                warm.begin_reuse()
         return warm
 
     def prepare(self, producer: KafkaProducer) -> PreparedTransaction:
@@ -234,7 +314,7 @@ class TransactionalProducers:
         transaction would also commit these rows.
         """
         assert self._id is not None
-        self._ids.retire(self._id)
+        self._ids.worker.retire(self._id)
         with contextlib.suppress(Exception):  # the caller raises the cause
             producer.abandon(ABANDON_MS)
 
@@ -274,12 +354,10 @@ def producers_of_task(
     if plan.numbering is Numbering.ONCE:
         last_done = NOTHING_DONE
 
-    def next_id() -> tuple[TransactionalId, bool]:
-        return worker.ids.acquire(plan, run, number, last_done)
-
     # Only a run of micro-batches uses an id often enough to keep its producer.
     warm = worker.warm if plan.numbering.is_of_micro_batches else None
-    return TransactionalProducers(next_id, config, cluster, factory, worker.ids, warm)
+    ids = TaskIds(worker.ids, plan, run, number, last_done)
+    return TransactionalProducers(ids, config, cluster, factory, warm)
 
 
 def is_of_driver(id_: TransactionalId, driver: str) -> bool:

@@ -150,6 +150,12 @@ class CachedProducers:
     cluster: Cluster | None
     factory: ProducerFactory = new_producer
 
+    def begin(self) -> None:
+        """Does nothing, because :meth:`acquire` waits for no broker."""
+
+    def leave(self) -> None:
+        """Does nothing, because :meth:`begin` has taken no producer."""
+
     def acquire(self) -> KafkaProducer:
         return self.cache.take(self.config) or self.factory(self.config, self.cluster)
 

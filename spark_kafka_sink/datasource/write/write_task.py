@@ -64,7 +64,19 @@ class ProducerSource(Protocol):
     ``acquire`` returns a producer, with exactly-once after a transaction has begun.
     """
 
+    def begin(self) -> None:
+        """Called when the task begins to wait for its first rows. May send a request for which
+        :meth:`acquire` would have to wait.
+        """
+        ...
+
     def acquire(self) -> KafkaProducer: ...
+
+    def leave(self) -> None:
+        """Ends a task that has no rows, or the input of which failed before its first row. Called
+        in place of :meth:`acquire`.
+        """
+        ...
 
     def prepare(self, producer: KafkaProducer) -> PreparedTransaction | None:
         """Prepares the transaction, after all rows are acknowledged. Returns the transaction that
@@ -204,7 +216,7 @@ class WriteTask:
     def _run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         start = self._monotonic_ms()
         joiner = BatchJoiner(batches, self._monotonic_ms, self._waiting_for_input)
-        first = self._next_batch(joiner, ChunkSize())
+        first = self._first_batch(joiner)
         if first is None:
             return self._message(start, ProduceReport(), self._transaction(None))
         self._step = "a producer (brokers, and the transaction's coordinator)"
@@ -299,6 +311,16 @@ class WriteTask:
         kept, self._kept_numbers = rows_with_value(batch, self._plan)
         self._counts.skipped_rows += batch.num_rows - kept.num_rows
         return kept
+
+    def _first_batch(self, batches: BatchJoiner) -> pa.RecordBatch | None:
+        first = None
+        self._producers.begin()
+        try:
+            first = self._next_batch(batches, ChunkSize())
+        finally:
+            if first is None:
+                self._producers.leave()
+        return first
 
     def _next_batch(self, batches: BatchJoiner, size: ChunkSize) -> pa.RecordBatch | None:
         begun = self._monotonic_ms()
