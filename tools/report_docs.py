@@ -143,15 +143,15 @@ appends no more reports to it, and logs a warning. To prevent that, use logrotat
 `reportPath` is a directory, delete old reports with
 `find DIRECTORY -name '*.json' -mtime +30 -delete`, or with a lifecycle rule of the object store.
 
-**`reportTopic` with exactly-once**: consumers with `isolation.level=read_committed` see the reports
-of all batches, also of failed batches:
+**`reportTopic` with exactly-once**: the outcome of a batch determines whether and when consumers
+with `isolation.level=read_committed` see its report:
 
 - **The batch is committed**: its report is committed in the same step. The report is written before
   the commit, so it does not contain the duration of the commit.
 - **The write belongs to a `transaction` block**: its report is committed or aborted together with
   the block. If the block is aborted, consumers do not see the reports of its finished writes.
-- **The batch failed, had no rows, or has the [outcome](#outcomes) `unknown`**: its report is
-  written without a transaction.
+- **The batch failed, had no rows, or has the [outcome](#outcomes) `unknown` or `partial`**: its
+  report is written without a transaction, so consumers see it immediately.
 - **An earlier run has committed the batch** (the outcome `done before`): no report is written to
   the topic, because the report of the earlier run is in the topic.
 
@@ -201,7 +201,8 @@ If an attempt of a task fails on an executor, the driver must get its error. So 
 the error into a directory next to `reportPath`, and the driver reads it there. If an executor runs
 on another machine, this works only if `reportPath` is on a file system that both machines have
 mounted. Otherwise the report does not have the error. In local mode (`local[4]`), this also works
-without `reportPath`, because driver and tasks share Spark's local directory:
+without `reportPath`, because driver and tasks share Spark's local directory. The table shows what
+the report has:
 
 | how the batch ended | the report has |
 |---|---|
