@@ -102,7 +102,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Returns a public name of the package, and loads its module at first use (PEP 562)."""
+    """Imports the public object ``name`` from its module, and returns it. Python calls this
+    function at the first use of the name (PEP 562). Raises AttributeError for any other name.
+    """
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

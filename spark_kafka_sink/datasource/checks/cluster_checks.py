@@ -115,7 +115,8 @@ def _whole(
 
 def check_exactly_once(config: SinkConfig, *, timeout_ms: int) -> Generator[Step, None, None]:
     """Runs all :data:`TRIAL_STEPS`: the steps of :func:`check_cluster`, then a trial of
-    transactions.
+    transactions. Yields their results. If a step for connections or transactions has failed, the
+    trial is skipped.
 
     The trial uses its own topic and transactional id. The caller must close the generator, so that
     the topic is removed even if the caller stops early.

@@ -308,7 +308,8 @@ def clock_warning(
     topic: str | None, settings: Mapping[str, str | None], found: ClockDifference
 ) -> TopicWarning | None:
     """Compares this machine's clock with the active controller's clock (``found``). Returns a
-    warning if they differ too much, otherwise None.
+    warning if the topic's limits for timestamps would reject rows, or if the clocks differ by more
+    than a minute. Otherwise returns None.
 
     A row without a timestamp gets the time of this machine, and the partition's leader compares
     that timestamp with its own clock. Leaders don't report their time, so the controller's clock is

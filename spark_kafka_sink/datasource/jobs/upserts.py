@@ -75,12 +75,14 @@ def upserts(
     becomes two rows: a delete of the old key, and the new row.
 
     Three kinds of rows always stay in the result: rows without a key, rows with an unknown change
-    type, and rows with null in a column that defines the order. The sink makes such a row a dead
-    letter or an error.
+    type, and rows with null in a column that defines the order. If several different rows of a key
+    have the last position, all of them stay, because it is unknown which is the last. The sink
+    makes each of these rows a dead letter or an error.
 
     ``upserts`` needs one shuffle, by key. Spark can't rank the rows of a stream, so call
     ``upserts`` in a ``foreachBatch`` function. Raises ConfigError for a stream and for an unknown
-    order. Raises SchemaError for columns that ``df`` does not have.
+    order. Raises SchemaError for columns that ``df`` does not have, and for a key column if equal
+    values of its type may have different bytes.
     """
     log = _changelog(changelog)
     _check(df, keys, log)

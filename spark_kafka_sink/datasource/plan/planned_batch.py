@@ -169,8 +169,9 @@ class PlannedBatch:
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
         """Ends a failed batch. With exactly-once, aborts its transactions, unless the decision to
-        commit them is already recorded. Otherwise, logs the number of rows that stay in Kafka. Then
-        publishes the batch's report, unless the failed commit has already published a report.
+        commit them is already recorded. Without exactly-once, logs the number of rows that stay in
+        Kafka. Then publishes the batch's report, unless the failed commit has already published a
+        report.
 
         Never raises: Spark would show the error of this method in place of the error that caused
         the abort. Spark may also call this method after a commit that succeeded partly or
