@@ -81,8 +81,9 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
     2000 connections (tasks x brokers). If many rows have the same key, one task takes long.
 
     Raises ConfigError for a stream, for a Spark before 4.1, and for options that can't be used
-    here: a column ``topic``, a key with a schema, your own partitioner class, Debezium's envelopes.
-    Also raises the errors of planning a write, such as SchemaError and KafkaTimeoutError.
+    here: a column ``topic``, a key with a schema, your own partitioner class, and a change feed
+    with the structs ``before`` and ``after`` (Debezium). Also raises the errors of planning a
+    write, such as SchemaError and KafkaTimeoutError.
     """
     from pyspark.sql import functions as F
 

@@ -205,8 +205,9 @@ class DeadLetters:
         return DeliveryError(text, hint=error.hint, kind=Kind.LETTER_NOT_SENT)
 
     def _look_at(self, names: Sequence[str], topics: Topics) -> None:
-        """Requests the metadata of the topics ``names`` with one call, and stores for each topic
-        whether rows can be written to it.
+        """Requests the metadata of the topics ``names`` and the principal's rights on them. Stores
+        for each topic whether rows can be written to it. No row can be written to the dead-letter
+        topic.
         """
         codes = topics.unavailable_topics(names)
         codes |= self.forbidden([name for name in names if name not in codes])
