@@ -240,9 +240,9 @@ def _alike(options: Iterable[tuple[str, str, str]]) -> Iterator[str]:
 def _options_without_effect() -> Iterator[str]:
     yield from ("## Known, without effect", "")
     yield paragraph(
-        "Kafka's Java producer has these options. Here they have no effect. If you set them, a",
-        "warning names them, and an invalid value is an error. There is no warning if the value",
-        "switches the option off (`false`, or an empty list).",
+        "Kafka's Java producer or Confluent's serializers have these options. Here they have no",
+        "effect. If you set them, a warning names them, and an invalid value is an error. There is",
+        "no warning if the value switches the option off (`false`, or an empty list).",
     )
     yield ""
     what = option_texts().what
