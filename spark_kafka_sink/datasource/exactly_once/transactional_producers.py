@@ -166,13 +166,19 @@ class WorkerIds:
 
 
 def _free(used: list[int], last_done: int) -> int:
-    """The smallest number whose last use is done. The length of ``used`` if there is none."""
+    """The smallest free number of an id: the batch of the id's last use is done. ``used`` has the
+    batch of the last use of each number. If no number is free, the result is the length of
+    ``used``.
+    """
     return next((k for k, last_use in enumerate(used) if last_use <= last_done), len(used))
 
 
 @dataclass(frozen=True, slots=True)
 class TaskIds:
-    """The transactional ids that one task may take from ``worker``, the ids of its process."""
+    """Acquires transactional ids for one task from ``worker``, the ids of this process. ``run`` and
+    ``batch_id`` are the run and the number of the task's batch. Batches up to ``last_done`` are
+    done, so their ids are free.
+    """
 
     worker: WorkerIds
     plan: TransactionPlan
@@ -190,10 +196,11 @@ class TaskIds:
 class TransactionalProducers:
     """The :class:`ProducerSource` of a task with exactly-once.
 
-    A task acquires one transactional id for one transaction, when its first row arrives. If a warm
-    producer has the id, the task acquires both before (:meth:`begin`). ``warm`` is the cache of
-    producers that this process keeps for later tasks. For a job that writes no micro-batches,
-    ``warm`` is None: the producer is closed at the end of the task.
+    A task acquires one transactional id for one transaction. ``warm`` is the cache of producers
+    that this process keeps for later tasks. If the cache has a producer for the task, the task
+    acquires the id and this producer while it waits for its first row (:meth:`begin`). Otherwise
+    the task acquires an id when its first row arrives, and creates a producer. For a job that
+    writes no micro-batches, ``warm`` is None: the producer is closed at the end of the task.
     """
 
     def __init__(
@@ -214,8 +221,9 @@ class TransactionalProducers:
         self._begun: KafkaProducer | None = None
 
     def begin(self) -> None:
-        """Acquires a warm producer, if there is one, and requests the state of its last
-        transaction.
+        """Acquires a warm producer and its transactional id, if there is one, and requests the
+        state of its last transaction. Does not wait for the response. :meth:`acquire` returns this
+        producer.
         """
         id_ = None if self._warm is None else self._ids.next_used()
         if id_ is None:
@@ -225,8 +233,8 @@ class TransactionalProducers:
             self._ids.worker.free(id_)
 
     def leave(self) -> None:
-        """Keeps the producer of :meth:`begin`, and frees its id. The response may still be missing:
-        a late DescribeTransactions changes nothing.
+        """Gives the producer of :meth:`begin` back to the cache, and frees its id, because the task
+        has no rows. The response may still be missing: a late DescribeTransactions changes nothing.
         """
         begun, self._begun = self._begun, None
         if begun is not None:
@@ -344,7 +352,7 @@ def producers_of_task(
     worker: Worker | None = None,
 ) -> TransactionalProducers:
     """Creates the producer source for a task of ``plan``. The source acquires a transactional id
-    when the first row arrives.
+    later: see :class:`TransactionalProducers`.
     """
     config = effective_config(config, identity.app_id)
     worker = process_worker() if worker is None else worker

@@ -82,8 +82,8 @@ class Claims:
 
     @property
     def undecided(self) -> bool:
-        """Whether the outcome of the write was unknown when the report was created. All rows may be
-        in Kafka, or none of them.
+        """Whether the outcome of the write was not known yet when the report was created. All rows
+        may be committed, or none of them.
         """
         return self.outcome in _UNDECIDED
 

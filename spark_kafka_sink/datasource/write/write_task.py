@@ -73,8 +73,8 @@ class ProducerSource(Protocol):
     def acquire(self) -> KafkaProducer: ...
 
     def leave(self) -> None:
-        """Ends a task that has no rows, or the input of which failed before its first row. Called
-        in place of :meth:`acquire`.
+        """Undoes :meth:`begin`. Called in place of :meth:`acquire` if the task has no rows, or if
+        its input fails before the first row.
         """
         ...
 
@@ -203,7 +203,7 @@ class WriteTask:
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Writes every row, and returns when all rows are acknowledged.
 
-        If there are no rows, opens no connection. Raises DataError for a row that can't be sent.
+        If there are no rows, creates no producer. Raises DataError for a row that can't be sent.
         Raises DeliveryError, or the error that caused it, if rows were not acknowledged. Also
         raises DeliveryError if the transaction has no time left. Passes on any exception of Spark's
         input.
