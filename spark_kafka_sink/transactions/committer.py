@@ -219,6 +219,8 @@ class _Performance:
         while True:
             step = next_step(goal, view)
             if isinstance(step, Return):
+                if step.how is Commit.COMMITTED and view.is_left_open:
+                    _warn_left_open(goal.key)
                 self._leave_open(step)
                 return replace(view, how=step.how)
             if isinstance(step, Refuse):
@@ -468,6 +470,14 @@ def _warn_not_written(key: str, why: Writing, error: KafkaError) -> None:
             key,
             error.message,
         )
+
+
+def _warn_left_open(key: str) -> None:
+    warn_unseen(
+        key,
+        "open transactions of its own run were not aborted, because another thread or driver has "
+        "opened the key, and may have decided them",
+    )
 
 
 def _warn_decided(key: str, number: int, state: CommitState) -> None:

@@ -111,6 +111,40 @@ def test_a_version_without_rows_leaves_its_run_alone(scene: Scene) -> None:
     assert scene.open_ids() == []
 
 
+def test_what_a_fenced_version_leaves_open_is_told(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A thread repeats version 1 before version 2 is recorded as done: this commit can't know
+    whether the open transactions of its run are decided meanwhile. The next version ends them.
+    """
+    scene.tells_query = False
+    run = scene.run("driver")
+    scene.version_of_job(run, 1)
+    (used, *_) = scene.data_ids()
+    scene.version_of_job(run, 2)
+    late = f"{used.rpartition('~')[0]}~9"
+    ended: list[bool] = []
+
+    def writes_done(request: Request) -> bool:
+        if request.api == ApiKey.END_TXN:
+            ended.append(request.body.transactional_id.endswith("~~log"))
+        return ended == [True, False] and request.api == ApiKey.PRODUCE
+
+    def meanwhile() -> None:
+        scene.begin_foreign(late)
+        scene.version_of_job(run, 1)
+
+    met = scene.before_send(run, writes_done, meanwhile)
+    scene.version_of_job(run, 3)
+    assert met
+    assert scene.open_ids() == [late]
+    warned = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert [text for text in warned if "open transactions of its own run" in text], warned
+    scene.version_of_job(run, 4)
+    assert scene.open_ids() == []
+    scene.ends_with(1, 2, 3, 4)
+
+
 def test_a_version_without_rows_ends_superseded_runs(scene: Scene) -> None:
     scene.tells_query = False
     scene.version_of_job(scene.run("driver 1"), 1)
