@@ -112,14 +112,14 @@ class Interceptors:
         self.cluster_listeners = [o for o in every if isinstance(o, ClusterResourceListener)]
 
     @classmethod
-    def of(cls, paths: Sequence[str]) -> Interceptors | None:
-        """Imports the classes with the import paths ``paths``, such as ``my_module.MyInterceptor``,
-        and creates an object of each. Returns None if ``paths`` is empty. Raises ConfigError if a
-        class can't be imported or created.
+    def of(cls, given: Sequence[object]) -> Interceptors | None:
+        """Creates the interceptors from the values of ``interceptor.classes``. Each value is an
+        import path such as ``my_module.MyInterceptor``, a class, or an object.
+
+        Returns None if ``given`` is empty. Raises ConfigError if a class can't be imported, if its
+        constructor raises an exception, or if an object has no method of an interceptor.
         """
-        if not paths:
-            return None
-        return cls([import_paths.make(path, OPTION) for path in paths])
+        return cls([_made(one) for one in given]) if given else None
 
     def configure(self, config: ProducerConfig) -> None:
         """Calls each interceptor's ``configure``. Raises ConfigError if a ``configure`` raises an
@@ -215,6 +215,17 @@ class Interceptors:
     def close(self) -> None:
         for one in self._every:
             close_plugin(one, "interceptor")
+
+
+def _made(given: object) -> object:
+    """Returns the interceptor for one value of ``interceptor.classes``: an import path, a class or
+    an object.
+    """
+    if isinstance(given, str):
+        return import_paths.make(given, OPTION)
+    if isinstance(given, type):
+        return import_paths.made_of(given, OPTION, given.__qualname__)
+    return given
 
 
 def _takes_headers(method: Callable[..., object]) -> bool:

@@ -93,10 +93,8 @@ class ProducerOptions:
             config = parse_producer_config(texts)
             warn_once(_log, config.warnings)
         named = objects.get(INTERCEPTORS)
-        interceptors = (
-            Interceptors.of(config.interceptor_classes)
-            if named is None
-            else Interceptors([one() if isinstance(one, type) else one for one in _listed(named)])
+        interceptors = Interceptors.of(
+            config.interceptor_classes if named is None else _listed(named)
         )
         if interceptors is not None:
             interceptors.configure(config)

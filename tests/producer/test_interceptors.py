@@ -367,3 +367,25 @@ def test_a_plugin_that_can_not_be_configured_is_a_wrong_option():
             {"bootstrap.servers": "127.0.0.1:9092", "interceptor.classes": path(Misconfigured)}
         )
     assert "a secret" not in "".join(traceback.format_exception(caught.value))
+
+
+class Unmakeable:
+    """Of a wrong constructor."""
+
+    def __init__(self) -> None:
+        raise LookupError("a secret")
+
+    def serialize(self, topic: str, data: object, headers: Headers) -> bytes:
+        return b""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        return record
+
+
+@pytest.mark.parametrize("option", ["key.serializer", "interceptor.classes"])
+@pytest.mark.parametrize("given", [Unmakeable, path(Unmakeable)], ids=["class", "import path"])
+def test_a_class_that_can_not_be_made_is_a_wrong_option(option: str, given: object):
+    with pytest.raises(ConfigError, match=r"Unmakeable can't be made .* LookupError") as caught:
+        KafkaProducer({"bootstrap.servers": "127.0.0.1:9092", option: given})
+    assert f"{option}: " in caught.value.message
+    assert "a secret" not in "".join(traceback.format_exception(caught.value))

@@ -110,14 +110,22 @@ def make(path: Text, option: str) -> object:
     exception.
     """
     found = find(path, option)
-    if not isinstance(found, type):
-        return found
+    return made_of(found, option, f"{path}") if isinstance(found, type) else found
+
+
+def made_of(cls: type, option: str, name: str) -> object:
+    """Calls the user's class ``cls`` without arguments and returns the new object.
+
+    Raises ConfigError with the option's name and the class's ``name`` if the call raises an
+    exception. The error does not contain the text of this exception, because the text may contain a
+    secret.
+    """
     try:
-        return found()
+        return cls()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
         why = place_of(error)
     raise ConfigError(
-        f"{option}: {safe_text(f'{path}')} can't be made without arguments: {why}",
+        f"{option}: {safe_text(name)} can't be made without arguments: {why}",
         hint="a class named in an option is called without arguments",
         kind=Kind.IMPORT_PATH,
     )

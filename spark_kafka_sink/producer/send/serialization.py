@@ -198,7 +198,8 @@ def serializer(given: object, option: str) -> Serializer:
     serializer object, a class, a short name such as ``int``, a class name of Java, or an import
     path. None and an empty text mean :class:`BytesSerializer`.
 
-    Raises ConfigError with the option's name ``option`` for other values.
+    Raises ConfigError with the option's name ``option`` for other values, and if the constructor of
+    a class raises an exception.
     """
     if given is None or given == "":
         return BytesSerializer()
@@ -217,7 +218,7 @@ def serializer(given: object, option: str) -> Serializer:
             )
         found = import_paths.make(given, option)
     elif isinstance(given, type):
-        found = given()
+        found = import_paths.made_of(given, option, given.__qualname__)
     if not isinstance(found, Serializer):
         raise ConfigError(
             f"{option}: {safe_text(str(given)) if isinstance(given, str) else type(found).__name__}"
