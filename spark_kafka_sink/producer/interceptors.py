@@ -117,9 +117,19 @@ class Interceptors:
         import path such as ``my_module.MyInterceptor``, a class, or an object.
 
         Returns None if ``given`` is empty. Raises ConfigError if a class can't be imported, if its
-        constructor raises an exception, or if an object has no method of an interceptor.
+        constructor raises an exception, or if an object has no method of an interceptor. The
+        interceptors that were created before the error are then closed.
         """
-        return cls([_made(one) for one in given]) if given else None
+        if not given:
+            return None
+        made: list[object] = []
+        try:
+            made.extend(map(_made, given))
+            return cls(made)
+        except BaseException:
+            for one in made:
+                close_plugin(one, "interceptor")
+            raise
 
     def configure(self, config: ProducerConfig) -> None:
         """Calls each interceptor's ``configure``. Raises ConfigError if a ``configure`` raises an

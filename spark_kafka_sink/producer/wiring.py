@@ -12,6 +12,7 @@ import itertools
 import logging
 import random as _random
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -73,8 +74,9 @@ class ProducerOptions:
         """Creates the options of a producer from ``given``. A mapping is checked, and its warnings
         are logged. A ProducerConfig was checked earlier, and is used unchanged.
 
-        Also creates the serializers and interceptors, and calls their ``configure``. Raises
-        ConfigError for invalid options.
+        Also creates the serializers and interceptors, and calls their ``configure``. If one of
+        these steps fails, the serializers and interceptors so far are closed. Raises ConfigError
+        for invalid options.
         """
         objects: dict[str, object] = {}
         if isinstance(given, ProducerConfig):
@@ -93,29 +95,31 @@ class ProducerOptions:
             config = parse_producer_config(texts)
             warn_once(_log, config.warnings)
         named = objects.get(INTERCEPTORS)
-        interceptors = Interceptors.of(
-            config.interceptor_classes if named is None else _listed(named)
-        )
-        if interceptors is not None:
-            interceptors.configure(config)
-        return cls(
-            config,
-            (
-                _serializer(objects.get(_KEY, config.key_serializer), _KEY, config),
-                _serializer(objects.get(_VALUE, config.value_serializer), _VALUE, config),
-            ),
-            interceptors,
-        )
+        with ExitStack() as undo:
+            interceptors = Interceptors.of(
+                config.interceptor_classes if named is None else _listed(named)
+            )
+            if interceptors is not None:
+                undo.callback(interceptors.close)
+                interceptors.configure(config)
+            serializers = (
+                _serializer(objects.get(_KEY, config.key_serializer), _KEY, config, undo),
+                _serializer(objects.get(_VALUE, config.value_serializer), _VALUE, config, undo),
+            )
+            undo.pop_all()
+        return cls(config, serializers, interceptors)
 
 
-def _serializer(given: object, option: str, config: ProducerConfig) -> Serializer:
+def _serializer(given: object, option: str, config: ProducerConfig, undo: ExitStack) -> Serializer:
     """Returns the serializer object for ``option``, which is key.serializer or value.serializer.
     ``given`` is the value of the option: a serializer object, a class, a name or None.
 
     A serializer object is used unchanged, as in Java. Otherwise a serializer is created or
-    imported, and its ``configure(configs, is_key)`` is called.
+    imported, and its ``configure(configs, is_key)`` is called. ``undo`` closes the serializer if
+    the producer can't be created.
     """
     made = serializer(given, option)
+    undo.callback(close_plugin, made, "serializer")
     if made is not given:
         configure_plugin(made, option, config, option == _KEY)
     return made

@@ -352,10 +352,18 @@ def test_serializers_and_partitioners_are_configured_and_closed():
 
 
 class Misconfigured:
+    """Neither as an interceptor nor as a serializer."""
+
     closed = 0
 
-    def configure(self, configs: Mapping[str, object]) -> None:
+    def configure(self, configs: Mapping[str, object], *more: object) -> None:
         raise ValueError("a secret")
+
+    def close(self) -> None:
+        Misconfigured.closed += 1
+
+    def serialize(self, topic: str, data: object, headers: Headers) -> bytes:
+        return b""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         return record
@@ -389,3 +397,29 @@ def test_a_class_that_can_not_be_made_is_a_wrong_option(option: str, given: obje
         KafkaProducer({"bootstrap.servers": "127.0.0.1:9092", option: given})
     assert f"{option}: " in caught.value.message
     assert "a secret" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"interceptor.classes": [Seeing, Misconfigured]},
+        {"interceptor.classes": [Seeing, Unmakeable]},
+        {"interceptor.classes": [Seeing, Useless]},
+        {"interceptor.classes": [Seeing], "key.serializer": Misconfigured},
+        {"interceptor.classes": [Seeing], "value.serializer": Unmakeable},
+        {"interceptor.classes": [Seeing], "value.serializer": "nope"},
+    ],
+    ids=str,
+)
+def test_plugins_before_a_wrong_one_are_closed(wrong: Mapping[str, object]):
+    """As Java's constructor does, which also closes the one that can't be configured."""
+    Plugin.told = []
+    Misconfigured.closed = 0
+    before = {} if "key.serializer" in wrong else {"key.serializer": Plugin}
+    with pytest.raises(ConfigError):
+        KafkaProducer({"bootstrap.servers": "127.0.0.1:9092", **before, **wrong})
+    assert Seeing.last.closed == 1
+    assert Misconfigured.closed == (
+        Misconfigured in [*wrong.values(), *wrong["interceptor.classes"]]
+    )
+    assert Plugin.told.count(("close",)) == (bool(before) and "value.serializer" in wrong)
