@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.existing_topic import existing_to_read
 from spark_kafka_sink.admin.partition_reader import PartitionReader
-from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.base.errors import CorruptRecordError, ErrorCode, RemoteProtocolError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.log_requests import OffsetSpec
 from spark_kafka_sink.records.compression import Codec
@@ -24,6 +24,7 @@ from spark_kafka_sink.records.log_records import (
     marker_of,
     whole_batches,
 )
+from spark_kafka_sink.records.record_batch import BatchHeader
 from spark_kafka_sink.records.single_record import read_bytes, read_headers
 from spark_kafka_sink.records.varint import MAX_VARLONG_BYTES, read_varint
 
@@ -97,18 +98,35 @@ class CommittedReader:
 
 def _records(batch: LogBatch) -> Iterator[LogRecord]:
     header = batch.header
-    data, end = Codec(header.codec).decompress(batch.section), 0
-    for _ in range(header.record_count):
-        size, at = read_varint(data, end)
-        end = at + size
-        time, at = read_varint(data, at + 1, MAX_VARLONG_BYTES)
-        delta, at = read_varint(data, at)
-        key, at = read_bytes(data, at)
-        value, at = read_bytes(data, at)
-        yield LogRecord(
-            header.base_offset + delta,
-            header.max_timestamp if header.log_append_time else header.base_timestamp + time,
-            key,
-            value,
-            tuple((k.decode(errors="replace"), v) for k, v in read_headers(data[at:end])),
+    data, at = Codec(header.codec).decompress(batch.section), 0
+    for index in range(header.record_count):
+        try:
+            body, at = read_bytes(data, at)
+            yield _record(header, body or b"")
+        except RemoteProtocolError as error:
+            raise CorruptRecordError(
+                f"record {index} of the batch at offset {header.base_offset} can't be read:"
+                f" {error.message}"
+            ) from None
+    if at != len(data):
+        raise CorruptRecordError(
+            f"{len(data) - at} bytes follow the {header.record_count} records of the batch at"
+            f" offset {header.base_offset}"
         )
+
+
+def _record(header: BatchHeader, body: bytes) -> LogRecord:
+    """Decodes the bytes of one record, without their length. Raises RemoteProtocolError if a field
+    runs past the end of the record, or if bytes follow the record's headers.
+    """
+    time, at = read_varint(body, 1, MAX_VARLONG_BYTES)
+    delta, at = read_varint(body, at)
+    key, at = read_bytes(body, at)
+    value, at = read_bytes(body, at)
+    return LogRecord(
+        header.base_offset + delta,
+        header.max_timestamp if header.log_append_time else header.base_timestamp + time,
+        key,
+        value,
+        tuple((k.decode(errors="replace"), v) for k, v in read_headers(body[at:])),
+    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.protocol.producer_ids import ProducerIdAndEpoch
 from spark_kafka_sink.records.compression import Codec, CompressionType
 from spark_kafka_sink.records.record_batch import HEADER_SIZE, write_header
@@ -134,22 +135,33 @@ MOST_OVERHEAD = JAVA_OVERHEAD + 2 * 5
 def read_headers(section: bytes) -> list[tuple[bytes, bytes | None]]:
     """Decodes the bytes that :func:`headers_section` returns. Returns pairs of key and value.
 
-    Raises RemoteProtocolError if a length can't be read. The completeness of the last key or value
-    is not checked.
+    Raises RemoteProtocolError if ``section`` is not exactly the headers of one record, for example
+    if it ends within a value.
     """
     count, at = read_varint(section, 0)
+    if count < 0:
+        raise RemoteProtocolError(f"a record has {count} headers")
     found = []
     for _ in range(count):
         key, at = read_bytes(section, at)
         value, at = read_bytes(section, at)
         found.append((key or b"", value))
+    if at != len(section):
+        raise RemoteProtocolError(f"{len(section) - at} bytes follow the headers of a record")
     return found
 
 
 def read_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     """Reads the byte string at the position ``at``: the length as a varint, then the bytes. Returns
     the bytes, and the position after them. For a negative length (null), returns None in place of
-    the bytes. If ``data`` ends too early, returns fewer bytes.
+    the bytes.
+
+    Raises RemoteProtocolError if ``data`` ends too early.
     """
     size, at = read_varint(data, at)
-    return (None, at) if size < 0 else (data[at : at + size], at + size)
+    if size < 0:
+        return None, at
+    end = at + size
+    if end > len(data):
+        raise RemoteProtocolError(f"a string of {size} bytes at byte {at} runs past the end")
+    return data[at:end], end

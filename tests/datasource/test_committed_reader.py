@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.admin.committed_reader import CommittedReader
-from spark_kafka_sink.base.errors import KafkaTimeoutError
+from spark_kafka_sink.base.errors import CorruptRecordError, KafkaTimeoutError
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from spark_kafka_sink.protocol.producer_ids import ProducerIdAndEpoch
+from spark_kafka_sink.protocol.producer_ids import NO_PRODUCER_ID, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.records.single_record import batch_of
+from spark_kafka_sink.records.compression import Codec
+from spark_kafka_sink.records.record_batch import write_header
+from spark_kafka_sink.records.single_record import batch_of, record_bytes
 from tests.fakes.fake_cluster import FOREVER
 from tests.fakes.fake_cluster.batch_checks import read_batch
 from tests.simulation.scene import Scene, scene_of
@@ -104,3 +106,37 @@ def test_letters_whose_marker_was_deleted_are_none(scene: Scene) -> None:
     scene.cluster.at(scene.scheduler.now + 200, meanwhile)
     assert [record.offset for record in found.read(TP, 4)] == [2]
     assert log.start == 2
+
+
+GOOD = record_bytes(0, 0, b"key", b"value")
+
+
+@pytest.mark.parametrize(
+    ("records", "words"),
+    [
+        (GOOD[:-1], "record 0 .* runs past the end"),
+        (bytes([GOOD[0] - 2, *GOOD[1:-1]]), "record 0 .* runs past the end"),
+        (GOOD[:-7] + b"\x14" + GOOD[-6:] + GOOD, "record 0 .* runs past the end"),
+        (bytes([GOOD[0] + 2]) + GOOD[1:] + b"\0", "1 bytes follow the headers"),
+        (b"\x01", "record 0 .* runs past the end"),
+        (GOOD * 2, "bytes follow the 1 records"),
+    ],
+    ids=["cut", "no headers", "a value into the next", "more", "negative", "uncounted"],
+)
+def test_a_damaged_record_is_an_error(scene: Scene, records: bytes, words: str) -> None:
+    """No field goes beyond its record, although the batch has more bytes."""
+    header, _ = write_header(
+        [records],
+        codec=Codec(),
+        record_count=1,
+        base_timestamp=1_000,
+        max_timestamp=1_000,
+        producer_id=NO_PRODUCER_ID.producer_id,
+        producer_epoch=-1,
+        base_sequence=-1,
+        transactional=False,
+    )
+    scene.cluster.logs[TP].append(read_batch(header + records))
+    found = CommittedReader(scene.client(max_block_ms=3_000), TP.topic)
+    with pytest.raises(CorruptRecordError, match=words):
+        list(found.read(TP, 1))

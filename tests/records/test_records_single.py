@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.encoded_slice import OpenPosition
 from spark_kafka_sink.records.record_columns import RecordColumns
 from spark_kafka_sink.records.record_encoder import Groups, encode_groups
-from spark_kafka_sink.records.single_record import headers_section, record_bytes, size_upper_bound
+from spark_kafka_sink.records.single_record import (
+    headers_section,
+    read_bytes,
+    read_headers,
+    record_bytes,
+    size_upper_bound,
+)
 from tests.fakes.record_reader import parse_records
 
+HEADERS = st.lists(st.tuples(st.text(max_size=20), st.none() | st.binary(max_size=100)), max_size=5)
 MAYBE_BYTES = st.none() | st.binary(max_size=300) | st.just(bytes(range(250)) * 36)
 TIMES = st.integers(0, 2**62)
 
@@ -44,7 +53,7 @@ def test_records_are_the_bytes_that_columns_give(
 @given(
     MAYBE_BYTES,
     MAYBE_BYTES,
-    st.lists(st.tuples(st.text(max_size=20), st.none() | st.binary(max_size=100)), max_size=5),
+    HEADERS,
     st.integers(0, 2**31 - 1),
     st.integers(-(2**40), 2**40),
 )
@@ -67,3 +76,19 @@ def test_the_bound_is_javas():
     """61 for the batch, 21 for the record, key, value and headers with their lengths."""
     assert size_upper_bound(b"k", b"vv") == 61 + 21 + 2 + 3 + 1
     assert size_upper_bound(None, None) == 61 + 21 + 1 + 1 + 1
+
+
+@given(HEADERS)
+def test_headers_read_back_and_a_cut_is_an_error(headers: list[tuple[str, bytes | None]]):
+    section = headers_section(headers)
+    assert read_headers(section) == [(key.encode(), value) for key, value in headers]
+    for wrong in (*(section[:end] for end in range(len(section))), section + b"\0", b"\1"):
+        with pytest.raises(RemoteProtocolError):
+            read_headers(wrong)
+
+
+def test_a_string_that_is_cut_is_an_error():
+    assert read_bytes(b"\4ab", 0) == (b"ab", 3)
+    assert read_bytes(b"\1ab", 0) == (None, 1)
+    with pytest.raises(RemoteProtocolError, match="2 bytes at byte 1 runs past the end"):
+        read_bytes(b"\4a", 0)
