@@ -21,12 +21,13 @@ def merged_counts(of: type, reports: Sequence[object]) -> dict[str, int]:
     value.
 
     Each report is an object of the dataclass ``of``. The counts are the fields of ``of`` with the
-    default 0. The merged value is the sum of the values. If the field is declared with
-    :data:`LARGEST`, the merged value is the largest value. Without reports, each merged value is 0.
+    default 0. A field with the default False or 0.0 is not a count. The merged value is the sum of
+    the values. If the field is declared with :data:`LARGEST`, the merged value is the largest
+    value. Without reports, each merged value is 0.
     """
     counts: dict[str, int] = {}
     for one in fields(of):
-        if one.default == 0:
+        if type(one.default) is int and one.default == 0:
             values = [getattr(report, one.name) for report in reports]
             is_largest = "largest" in one.metadata
             counts[one.name] = max(values, default=0) if is_largest else sum(values)

@@ -1,10 +1,11 @@
 """ProduceRecorder and ProduceReport: what an attempt did, counted once."""
 
 import pickle
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import pytest
 
+from spark_kafka_sink.base.counts import LARGEST, merged_counts
 from spark_kafka_sink.base.errors import DeliveryError, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.metrics.produce_recorder import ProduceRecorder
@@ -167,6 +168,22 @@ def test_every_counter_is_merged():
     assert {name: getattr(both, name) for name in counters} == {
         name: 1 if name.startswith("max_") else 2 for name in counters
     }
+
+
+@dataclass
+class Mixed:
+    rows: int = 3
+    late: bool = False
+    ratio: float = 0.0
+    bytes: int = 0
+    most: int = field(default=0, metadata=LARGEST)
+
+
+def test_a_bool_and_a_ratio_are_no_counts():
+    """They have no sum, although ``False == 0.0 == 0``."""
+    reports = [Mixed(late=True, ratio=0.5, bytes=1, most=1), Mixed(ratio=0.5, bytes=2, most=2)]
+    assert merged_counts(Mixed, reports) == {"bytes": 3, "most": 2}
+    assert merged_counts(Mixed, []) == {"bytes": 0, "most": 0}
 
 
 def test_an_attempt_counts_its_own_waits_only():
