@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -138,7 +139,8 @@ class Codec:
         return bytes(data)
 
     def decompress(self, data: Buffer, max_size: int = MAX_DECOMPRESSED) -> bytes:
-        """Decompresses ``data`` that :meth:`compress` or Java's client has written.
+        """Decompresses ``data`` that :meth:`compress` or Java's client has written. If gzip or zstd
+        data consist of several streams, all streams are read, as in Java's client.
 
         Raises CorruptRecordError if the stream is damaged, is incomplete, or has more than
         ``max_size`` bytes when decompressed. Allocates little more memory than ``max_size``.
@@ -189,11 +191,12 @@ def _stored(data: Buffer, max_size: int) -> bytes:
 
 
 def _gunzip(data: Buffer, max_size: int) -> bytes:
-    stream = zlib.decompressobj(_GZIP)
-    out = stream.decompress(data, max_size + 1)
-    if not stream.eof and len(out) <= max_size:
-        raise EOFError
-    return out
+    out = bytearray()
+    for chunk in _gunzip_stream(data):
+        out += chunk
+        if len(out) > max_size:
+            break
+    return bytes(out)
 
 
 def _gunzip_stream(data: Buffer) -> Iterator[Buffer]:
@@ -285,13 +288,16 @@ def _unzstd(data: Buffer, max_size: int) -> bytes:
     if size is not None:
         if size > max_size:
             raise _corrupt(f"a zstd frame claims {size} bytes, over {max_size}")
-        # In one go: this, unlike the stream, notices a frame that ends early.
-        out = pa.Codec("zstd").decompress(data, decompressed_size=size, asbytes=True)
-        if len(out) != size:
-            raise EOFError
-        return out
+        # In one go: this, unlike the stream of older pyarrows, notices a frame that ends early.
+        with suppress(OSError):
+            out = pa.Codec("zstd").decompress(data, decompressed_size=size, asbytes=True)
+            if len(out) != size:
+                raise EOFError
+            return out
     with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(data)), "zstd") as stream:
         out = stream.read(max_size + 1)
+    if size is not None and len(out) <= size:  # else other frames follow the first
+        raise EOFError
     return out
 
 

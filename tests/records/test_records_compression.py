@@ -116,6 +116,20 @@ def test_gzip_is_one_member():
     assert stream.unused_data == b""
 
 
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+def test_streams_one_after_another_are_read_to_the_end(name):
+    """As Java's GZIPInputStream and zstd-jni do."""
+    codec = Codec.parse(name)
+    parts = [TEXT[:3000], b"", TEXT[3000:9000], b"end"]
+    packed = b"".join(codec.compress([part]) for part in parts)
+    assert codec.decompress(packed) == b"".join(parts) == b"".join(codec.stream(packed))
+    with pytest.raises(CorruptRecordError, match="holds over 8999 bytes"):
+        codec.decompress(packed, 8999)
+    for wrong in (packed[:-1], packed + packed[:12]):
+        with pytest.raises(CorruptRecordError, match="can't be read"):
+            codec.decompress(wrong)
+
+
 def test_the_options_choose_codec_and_level():
     config = parse_producer_config(
         {
