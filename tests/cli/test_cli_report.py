@@ -214,7 +214,7 @@ def test_the_file_before_the_last_rotation_is_read_too(lines: Path) -> None:
 def test_a_folder_that_changes_meanwhile_is_read(tmp_path: Path) -> None:
     """Reports are deleted when they are old, and a new one has a hidden name until it is whole."""
     (tmp_path / "1.json").write_text(json.dumps(report(1, writtenAtMs=1)) + "\n")
-    (tmp_path / ".2.json.tmp").write_text(json.dumps(report(2, writtenAtMs=2)) + "\n")
+    (tmp_path / ".2.json.0a1b2c3d.tmp").write_text(json.dumps(report(2, writtenAtMs=2)) + "\n")
     (tmp_path / "3.json").symlink_to(tmp_path / "deleted")  # as one that is gone when it is read
     found = run("show", str(tmp_path), "--json")
     assert json.loads(found.stdout)["batchId"] == 1

@@ -202,7 +202,7 @@ def test_what_a_killed_driver_left_is_removed_after_a_week(tmp_path):
     for name, age_s in ages.items():
         folder = tmp_path / ("elsewhere" if name == "elsewhere" else f".kprod-failed-{name}")
         folder.mkdir()
-        for file in ("3-0.json", ".4-1.json.tmp"):
+        for file in ("3-0.json", ".4-1.json.0a1b2c3d.tmp"):
             (folder / file).write_text("{}")
         if name == "kept":
             (folder / "notes.txt").write_text("of a user")
@@ -249,10 +249,12 @@ def test_a_report_path_that_takes_no_file_hides_no_error(local, tmp_path, path):
     made = FailedAttempts.of(f"{tmp_path}/{path}", "token")
     made.begin()
     ours = attempt(DeliveryError("no"))
-    # As on a full disk: another file has the name, so that this one can't be made.
+    # As on a full disk: a directory has the name, so that the file can't be made.
     if path.startswith("full"):
-        (tmp_path / "full" / ".kprod-failed-token" / ".0-0.json.tmp").write_text("")
+        taken = tmp_path / "full" / ".kprod-failed-token" / "0-0.json"
+        taken.mkdir()
         made.leave(ours)
+        taken.rmdir()
         assert names_in(local / ".kprod-failed-token") == ["0-0.json"]
     else:
         made.leave(ours)

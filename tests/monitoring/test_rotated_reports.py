@@ -204,7 +204,7 @@ def test_a_file_of_a_directory_is_read_when_it_is_whole(tmp_path):
     read = NewReports(tmp_path)
     assert read() == []
     text = json.dumps(line(3)) + "\n"
-    (tmp_path / ".3.json.tmp").write_text(text)
+    (tmp_path / ".3.json.0a1b2c3d.tmp").write_text(text)
     add(tmp_path / "2.json", 2)
     (tmp_path / "3.json").write_text(text[:40])
     assert numbers(read()) == [2]

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
@@ -290,6 +291,27 @@ def test_a_directory_replaced_after_the_check_gets_no_report(tmp_path):
     assert checked == [str(allowed)]
     assert list(other.iterdir()) == []
     assert (tmp_path / "moved" / "report.json").read_bytes() == b"{}"
+
+
+def test_a_file_is_written_after_a_process_was_killed(tmp_path, monkeypatch):
+    """Its temporary file is left, and also the one of a version with a fixed name for it."""
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    (tmp_path / ".report.json.tmp").write_bytes(b"left")
+    with monkeypatch.context() as context:
+        context.setattr(Path, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            local_files.write_new_file(str(tmp_path), "report.json", b"first")
+    for content in (b"second", b"third"):
+        local_files.write_new_file(str(tmp_path), "report.json", content)
+        assert (tmp_path / "report.json").read_bytes() == content
+    temporary = [one for one in tmp_path.iterdir() if one.name != "report.json"]
+    assert [one.read_bytes() for one in temporary if "report.json.tmp" not in one.name] == [
+        b"first"
+    ]
+    assert all(one.match(".report.json*.tmp") for one in temporary)
 
 
 def test_a_hard_link_is_the_file_itself(tmp_path, limit):

@@ -179,10 +179,11 @@ def write_new_file(
     directory. So if another user replaces a symbolic link in the path after the check, the file is
     still written to the checked directory.
 
-    The content is first written to a file with a name that begins with a dot. This file is then
-    renamed. On some mounts of object stores, files can't be renamed, but a file becomes visible
-    only after it is closed. On such a mount, the content is written directly to the file with the
-    final name, and an existing file is not replaced, but is an error.
+    The content is first written to a file with a random name that begins with a dot and ends with
+    ``.tmp``. This file is then renamed. If the process is killed in between, this file stays. On
+    some mounts of object stores, files can't be renamed, but a file becomes visible only after it
+    is closed. On such a mount, the content is written directly to the file with the final name, and
+    an existing file is not replaced, but is an error.
     """
     _refuse_uri(directory)
     try:
@@ -271,7 +272,8 @@ def _path_of(fd: int, path: str) -> str:
 
 
 def _write_or_rename(folder: Path, name: str, content: bytes) -> None:
-    final, temporary = folder / name, folder / f".{name}.tmp"
+    # No fixed name: a file that a killed process has left would have it, too.
+    final, temporary = folder / name, folder / f".{name}.{os.urandom(4).hex()}.tmp"
     _write_whole(temporary, content)
     try:
         temporary.rename(final)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: The prefix of the directories' names. The dot hides them from readers of a directory of reports.
 _NAME: Final = ".kprod-failed-"
 #: File names of finished and of interrupted attempts.
-_FILE: Final = re.compile(r"\.?(\d+-\d+|begun)?\.json(\.tmp)?")
+_FILE: Final = re.compile(r"\.?(\d+-\d+|begun)?\.json(\.[0-9a-f]{8}\.tmp)?")
 #: The name of the file with the identity of the batch, which the first task writes.
 _BEGUN: Final = "begun.json"
 #: The largest number of reports that are read. A job fails after a few failed attempts.
