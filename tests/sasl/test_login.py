@@ -126,6 +126,37 @@ def test_a_failed_renewal_uses_the_old_credential_until_it_ends(caplog):
     assert login.mechanism("h", now) == ("c", "h")
 
 
+def test_a_slow_renewal_delays_nobody_while_the_old_one_is_valid():
+    gate, clock = threading.Event(), FakeClock()
+    fetch = Scripted(FetchedCredential("a", 10_000, 100_000), FetchedCredential("b", 10_000))
+
+    def slow(host):
+        if fetch.calls:
+            gate.wait(60)
+        return fetch(host)
+
+    login, woken = login_of(slow, clock)
+    fetched(login, woken, clock.now_ms())
+    now = clock.advance(10_000)
+    for host in "hij":  # the first one begins the renewal
+        assert login.mechanism(host, now) == ("a", host)
+    now = clock.advance(30_000)
+    assert login.mechanism("h", now) == ("a", "h"), "it is valid for a minute"
+    assert login.mechanism("h", clock.advance(1)) is None
+    gate.set()
+    woken.wait()
+    assert login.mechanism("h", clock.now_ms()) == ("b", "h")
+    assert len(fetch.calls) == 2
+
+
+def test_a_credential_of_unknown_life_waits_for_its_renewal():
+    clock = FakeClock()
+    login, woken = login_of(Scripted(*(FetchedCredential(one, 1_000) for one in "ab")), clock)
+    fetched(login, woken, clock.now_ms())
+    fetched(login, woken, clock.advance(1_000))
+    assert login.mechanism("h", clock.now_ms()) == ("b", "h")
+
+
 def test_the_pause_after_a_failure_doubles_until_a_success():
     clock = FakeClock()
     renewed = FetchedCredential("a", 1_000, 2_000)

@@ -7,8 +7,9 @@ credential on a separate thread, and caches the result. The functions themselves
 ``token_sources.py``, ``aws_msk_iam.py`` and ``sasl_gssapi.py``.
 
 No timer renews a credential. Each authentication requests the credential from the login. If the
-credential expires soon, the login first fetches a new credential. Only the connection waits for
-this fetch. Meanwhile the network thread continues with other connections.
+credential expires soon, the login fetches a new credential. If the current credential is valid for
+another minute, the connection uses it and does not wait for the fetch. Otherwise the connection
+waits. Meanwhile the network thread continues with other connections.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ _SHORTEST_PAUSE_MS: Final = 50
 #: If a fetch takes longer than this, the login starts another fetch. The reasons may be a server
 #: that sends a byte now and then, or an interrupt before the start of the thread.
 _LONGEST_FETCH_MS: Final = 120_000
+#: A credential is used while a new one is fetched, if it is valid for at least this time in ms. It
+#: must still be valid when the broker checks it, and the broker's clock may be ahead of ours: after
+#: a refusal the producer fails.
+_SAFE_LEFT_MS: Final = 60_000
 #: The maximum number of hosts whose credentials are cached. It is higher than the number of brokers
 #: of any cluster.
 _MOST_CACHED: Final = 1_024
@@ -89,7 +94,8 @@ class StaticLogin(Login):
 class FetchedCredential(Generic[T]):
     """A credential with its lifetime in milliseconds, counted from the time when it was fetched.
 
-    After ``refresh_after_ms``, a new credential is fetched before the next use. After
+    After ``refresh_after_ms``, the next use starts the fetch of a new credential. The next use
+    waits for the fetch, unless the credential is valid for another minute. After
     ``expires_after_ms``, the credential is not valid any more. ``expires_after_ms`` is None if this
     time is unknown. Every credential is used for at least one second, even if ``refresh_after_ms``
     is shorter.
@@ -183,32 +189,31 @@ class Fetcher(Generic[T]):
                     del self._cached[next(iter(self._cached))]
                 cached = self._cached[key] = _Cached()
             value, start = self._cached_value(cached, now)
-        if value is not None:
-            return self._make(value, host)
         if start:
             run_aside(partial(self._run, cached, host), f"kafka-login | {self._name}")
-        return None
+        return None if value is None else self._make(value, host)
 
     def _cached_value(self, cached: _Cached[T], now: int) -> tuple[T | None, bool]:
         """Returns a pair. The first value is the cached credential. It is None if the caller must
-        wait for a fetch. The second value is True if the caller must start this fetch, and False if
-        another thread is already fetching. Called under the lock.
+        wait for a fetch. The second value is True if the caller must start a fetch. Called under
+        the lock.
 
         Raises the error of the last fetch, if this fetch failed a short time ago and no earlier
         credential is still valid.
         """
         since = cached.fetching_since
-        if since is not None and now - since < _LONGEST_FETCH_MS:
-            return None, False
-        if cached.value is not None and now < cached.refresh_at:
-            return cached.value, False
-        if cached.failure is not None and now < cached.failure_until:
-            usable = cached.expires_at is None or now < cached.expires_at
-            if cached.value is not None and usable:
+        fetching = since is not None and now - since < _LONGEST_FETCH_MS
+        if not fetching:
+            if cached.value is not None and now < cached.refresh_at:
                 return cached.value, False
-            raise cached.failure.error()
-        cached.fetching_since = now
-        return None, True
+            if cached.failure is not None and now < cached.failure_until:
+                usable = cached.expires_at is None or now < cached.expires_at
+                if cached.value is not None and usable:
+                    return cached.value, False
+                raise cached.failure.error()
+            cached.fetching_since = now
+        lasts = cached.expires_at is not None and now + _SAFE_LEFT_MS <= cached.expires_at
+        return cached.value if lasts else None, not fetching
 
     def _run(self, cached: _Cached[T], host: str) -> None:
         """Fetches a credential. Stores the credential, or the failure of the fetch, in ``cached``.
