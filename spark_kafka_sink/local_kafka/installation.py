@@ -67,17 +67,27 @@ class Installation:
 
         ``options`` are further arguments of ``kafka-storage format``, such as ``("--feature",
         "transaction.version=0")``. If the tool fails, raises LocalKafkaError with the output of the
-        tool. If it takes longer than two minutes, raises subprocess.TimeoutExpired.
+        tool. Also raises LocalKafkaError if the tool can't be run, or takes longer than two
+        minutes.
         """
         arguments = ["format", "-t", cluster_id, "-c", str(properties), *options]
-        answer = subprocess.run(
-            self._command(_STORAGE_TOOL, QUICK_JVM, arguments),
-            capture_output=True,
-            text=True,
-            timeout=_FORMAT_TIMEOUT_S,
-            cwd=properties.parent,
-            check=False,
-        )
+        try:
+            answer = subprocess.run(
+                self._command(_STORAGE_TOOL, QUICK_JVM, arguments),
+                capture_output=True,
+                text=True,
+                timeout=_FORMAT_TIMEOUT_S,
+                cwd=properties.parent,
+                check=False,
+            )
+        except OSError as error:
+            raise LocalKafkaError(f"Kafka's storage tool did not run: {error}") from None
+        except subprocess.TimeoutExpired:
+            raise LocalKafkaError(
+                f"Kafka's storage tool did not format the log.dirs of {properties} within"
+                f" {_FORMAT_TIMEOUT_S} s.",
+                hint="is the machine very busy, or the disk full or very slow?",
+            ) from None
         if answer.returncode != 0:
             raise LocalKafkaError(
                 f"Kafka's storage tool could not format the log.dirs of {properties}.",

@@ -25,6 +25,7 @@ from spark_kafka_sink.local_kafka import (
     KafkaCluster,
     LocalKafkaError,
     NodeState,
+    installation,
     ports,
     prepare,
     probe,
@@ -33,10 +34,11 @@ from spark_kafka_sink.local_kafka import (
 from spark_kafka_sink.local_kafka.broker_process_group import BrokerProcessGroup
 from spark_kafka_sink.local_kafka.distribution import (
     RELEASES,
+    Distribution,
     cache_lock,
     resolve,
 )
-from spark_kafka_sink.local_kafka.installation import ARCHIVE_ID
+from spark_kafka_sink.local_kafka.installation import ARCHIVE_ID, Installation
 from spark_kafka_sink.local_kafka.java import Java, find_java, parse_major_version
 from spark_kafka_sink.local_kafka.server_properties import (
     read_properties,
@@ -370,6 +372,19 @@ def test_a_written_file_reads_back(tmp_path):
     # What Java would take for syntax is escaped.
     write_properties(tmp_path / "p", {"a": "back\\slash\nline", "b": " leading", "c": "ü"})
     assert (tmp_path / "p").read_bytes() == b"a=back\\\\slash\\nline\nb=\\ leading\nc=\\u00fc\n"
+
+
+@pytest.mark.parametrize(
+    ("java", "says"),
+    [("#!/bin/sh\nexec sleep 60\n", r"within 0\.1 s"), ("", "did not run")],
+    ids=["slow", "no program"],
+)
+def test_a_storage_tool_without_an_end_is_an_error(monkeypatch, tmp_path, java, says):
+    monkeypatch.setattr(installation, "_FORMAT_TIMEOUT_S", 0.1)
+    program = Java(script(tmp_path / "java", java), 17, "0")
+    there = Installation(program, Distribution(KAFKA_VERSION, tmp_path, ()), None)
+    with pytest.raises(LocalKafkaError, match=f"storage tool .*{says}"):
+        there.format_storage(tmp_path / "server.properties", ARCHIVE_ID)
 
 
 def test_the_brokers_own_listener_stays_with_other_addresses():
