@@ -1,6 +1,7 @@
 """The dashboard and the alert rules of conf/monitoring name what is exported, and nothing else."""
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -8,9 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
-from spark_kafka_sink.cli.txn.blockers_metrics import METRICS
+from spark_kafka_sink.cli.txn.blockers_metrics import METRICS, metrics_text
 from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS, Label
+from spark_kafka_sink.transactions.operations.blockers import Blocker
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf" / "monitoring"
@@ -107,6 +110,23 @@ def test_every_alert_has_a_unit_test():
     tests = yaml.safe_load((Path(__file__).parent / "alerts.test.yml").read_text())["tests"]
     tested = {one["alertname"] for test in tests for one in test["alert_rule_test"]}
     assert tested == {rule["alert"] for rule in GROUP["rules"]}
+
+
+@pytest.mark.parametrize(
+    ("ages", "shown"), [((), 0), ((7_500, 900_000), 900), ((None,), math.nan), ((None, 1_500), 1.5)]
+)
+def test_an_unknown_age_of_a_transaction_is_not_zero(ages, shown):
+    """Zero is that of a topic without one; a transaction that hangs has no coordinator to ask."""
+    found = [
+        Blocker("orders", n, 0, {0: 5}, (), None, None, None, None, age)
+        for n, age in enumerate(ages)
+    ]
+    families = text_string_to_metric_families(metrics_text("orders", found, 0))
+    samples = {(s.name, s.labels.get("whose")): s.value for f in families for s in f.samples}
+    age = samples["kprod_topic_oldest_transaction_age_seconds", "hanging"]
+    assert age == pytest.approx(shown, nan_ok=True)
+    assert samples["kprod_topic_open_transactions", "hanging"] == len(ages)
+    assert samples["kprod_topic_oldest_transaction_age_seconds", "owner"] == 0
 
 
 @needs_promtool

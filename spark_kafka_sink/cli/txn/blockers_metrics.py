@@ -11,6 +11,7 @@ and node_exporter's textfile collector reads the command's output.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -27,7 +28,8 @@ class TopicGauge(NamedTuple):
 _OPEN: Final = TopicGauge("kprod_topic_open_transactions", "Open transactions in the topic.")
 _OLDEST_AGE: Final = TopicGauge(
     "kprod_topic_oldest_transaction_age_seconds",
-    "Age of the oldest open transaction, in seconds. 0 if no transaction is open.",
+    "Age of the oldest open transaction, in seconds. 0 if no transaction is open. NaN if the age is"
+    " unknown, because no coordinator lists the transaction.",
 )
 _HELD: Final = TopicGauge(
     "kprod_topic_held_offsets",
@@ -51,8 +53,8 @@ class _Sample(NamedTuple):
 
 def metrics_text(topic: str, blockers: Sequence[Blocker], now_ms: int) -> str:
     """The metrics as text in the format of Prometheus. If no transaction is open in the topic, the
-    counts and ages are 0. Without these zeros, Prometheus could not see a later increase. A
-    transaction with an unknown age counts as 0 seconds old.
+    counts and ages are 0. Without these zeros, Prometheus could not see a later increase. If only
+    transactions with an unknown age are open, the age is NaN.
     """
     by_label = {
         f',whose="{whose.value}"': [b for b in blockers if b.whose is whose] for whose in Whose
@@ -60,17 +62,25 @@ def metrics_text(topic: str, blockers: Sequence[Blocker], now_ms: int) -> str:
     held_offsets = sum(part.behind for blocker in blockers for part in blocker.held)
     samples = {
         _OPEN: [_Sample(label, len(theirs)) for label, theirs in by_label.items()],
-        _OLDEST_AGE: [
-            _Sample(label, max((b.age_ms or 0 for b in theirs), default=0) / 1000)
-            for label, theirs in by_label.items()
-        ],
+        _OLDEST_AGE: [_Sample(label, _oldest_age_s(theirs)) for label, theirs in by_label.items()],
         _HELD: [_Sample("", held_offsets)],
         _CHECKED: [_Sample("", now_ms / 1000)],
     }
     return "".join(line for metric in METRICS for line in _lines(topic, metric, samples[metric]))
 
 
+def _oldest_age_s(blockers: Sequence[Blocker]) -> float:
+    """The age of the oldest transaction in seconds. 0 without transactions, NaN if no age is
+    known.
+    """
+    ages = [blocker.age_ms for blocker in blockers if blocker.age_ms is not None]
+    if blockers and not ages:
+        return math.nan
+    return max(ages, default=0) / 1000
+
+
 def _lines(topic: str, metric: TopicGauge, samples: Sequence[_Sample]) -> Iterator[str]:
     yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} gauge\n"
     for label, value in samples:
-        yield f'{metric.name}{{topic="{topic}"{label}}} {value}\n'
+        shown = "NaN" if math.isnan(value) else value
+        yield f'{metric.name}{{topic="{topic}"{label}}} {shown}\n'
