@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.security.java_properties import parse_properties
 from spark_kafka_sink.base.security.password import Password
 from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.names.given_options import given_options
@@ -202,6 +203,12 @@ def test_a_file_that_can_not_be_read_is_named(location, problem):
         parse(location)
     assert location in str(raised.value)
     assert problem in str(raised.value)
+
+
+def test_two_escapes_of_java_are_one_character():
+    """``Properties.store`` writes an emoji, as in a password, as two escapes."""
+    assert parse_properties("a=x\\ud83d\\ude42y\\u00fc") == {"a": "x🙂yü"}
+    assert parse_properties("a=\\ude42\\ud83d") == {"a": "\ude42\ud83d"}
 
 
 def test_a_file_url_is_a_path(tmp_path):

@@ -71,4 +71,10 @@ def _unescape(text: str) -> str:
             return chr(int(escape[1:], 16))
         return _SIMPLE.get(escape, escape)
 
-    return _ESCAPE.sub(one, text)
+    decoded = _ESCAPE.sub(one, text)
+    # Java's characters are UTF-16: an emoji is two escapes.
+    return decoded if decoded.isascii() else _joined_surrogates(decoded)
+
+
+def _joined_surrogates(text: str) -> str:
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
