@@ -1,18 +1,23 @@
 """Reads and writes the server configuration files of Kafka. They are based on the templates in
 ``conf/kafka``.
 
-This module finds ``conf/kafka``. It reads and writes the part of Java's properties format that
-these files need.
+This module finds ``conf/kafka``, and writes files in Java's properties format.
+``base/security/java_properties.py`` parses this format.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
+from spark_kafka_sink.base.security.java_properties import parse_properties
 from spark_kafka_sink.local_kafka.errors import LocalKafkaError
 from spark_kafka_sink.local_kafka.ports import HOST
 
+_IN_NAMES: Final = re.compile(r"[ \t\f=:#!]")
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 _INTERNAL, _CONTROLLER = "INTERNAL", "CONTROLLER"
 
 
@@ -31,26 +36,38 @@ def template_directory() -> Path:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Reads the ``name=value`` lines of a file, in order. Lines that begin with ``#`` are comments.
-    Escapes of Java's properties format are not decoded.
+    """Reads a file in Java's properties format, such as a file that :func:`write_properties` or a
+    broker has written. Returns the values by name, in the order of the file.
     """
-    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
-    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    return parse_properties(path.read_text(encoding="utf-8"))
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:
     """Writes ``properties`` to a file in Java's properties format."""
-    lines = (f"{_escape(name)}={_escape(value)}\n" for name, value in properties.items())
-    path.write_text("".join(lines), encoding="utf-8")
+    lines = (f"{_escape_name(name)}={_escape(value)}\n" for name, value in properties.items())
+    path.write_text("".join(lines), encoding="ascii")
 
 
-def _escape(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-    # Kafka reads its files as ISO 8859-1, where other characters are written by number.
-    escaped = "".join(c if ord(c) < 128 else f"\\u{ord(c):04x}" for c in escaped)
+def _escape_name(name: str) -> str:
+    """Escapes the characters that would end a name or begin a comment."""
+    return _IN_NAMES.sub(r"\\\g<0>", _escape_controls(name))
+
+
+def _escape(value: str) -> str:
+    escaped = _escape_controls(value)
     # Only a leading blank would be lost; the others separate nothing once '=' has been seen.
     return f"\\{escaped}" if escaped.startswith((" ", "\t", "\f")) else escaped
+
+
+def _escape_controls(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    # Kafka reads its files as ISO 8859-1. Other characters are written by their number in UTF-16.
+    return _NOT_ASCII.sub(_by_number, escaped)
+
+
+def _by_number(match: re.Match[str]) -> str:
+    units = match.group().encode("utf-16-be", "surrogatepass").hex()
+    return re.sub("....", r"\\u\g<0>", units)
 
 
 def node_properties(

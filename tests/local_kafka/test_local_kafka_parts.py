@@ -374,6 +374,22 @@ def test_a_written_file_reads_back(tmp_path):
     assert (tmp_path / "p").read_bytes() == b"a=back\\\\slash\\nline\nb=\\ leading\nc=\\u00fc\n"
 
 
+TEXT = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(" \t\f\r\n=:#!\\u0🙂"))
+
+
+@given(properties=st.dictionaries(TEXT.filter(bool), TEXT, max_size=4))
+def test_any_written_file_reads_back(properties, tmp_path_factory):
+    """The escapes are Java's; what Kafka's tools write has them, too."""
+    file = tmp_path_factory.getbasetemp() / "any.properties"
+    write_properties(file, properties)
+    assert read_properties(file) == properties
+
+
+def test_an_emoji_is_two_escapes_as_in_java(tmp_path):
+    write_properties(tmp_path / "p", {"a": "🙂"})
+    assert (tmp_path / "p").read_bytes() == b"a=\\ud83d\\ude42\n"
+
+
 @pytest.mark.parametrize(
     ("java", "says"),
     [("#!/bin/sh\nexec sleep 60\n", r"within 0\.1 s"), ("", "did not run")],
