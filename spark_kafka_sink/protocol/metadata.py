@@ -119,8 +119,9 @@ def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) ->
     """Reads a Metadata response, v4 to v13. ``requested`` are the topics of the request.
 
     The memory for the result is about 400 bytes for each requested topic in the response, and at
-    most four times the size of the response for everything else. With a real broker, the result
-    needs less memory than the response.
+    most four times the size of the response for everything else. A hostile broker can't exceed this
+    limit. For a usual response, the result is about as large as the response if each topic has a
+    hundred partitions, and about eight times as large if each topic has one partition.
     """
     answer = metadata.MetadataResponse.read(reader, version)
     names = {name: name for name in requested}
