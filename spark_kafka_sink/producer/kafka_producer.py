@@ -266,10 +266,15 @@ class KafkaProducer:
     def flush(self) -> None:
         """Sends all queued records, and waits until each record is acknowledged or has failed.
 
-        Raises IllegalStateError if a callback calls this method. If this producer has failed,
-        raises the error of this failure, such as DeliveryError. If a record of :meth:`send` failed,
-        only its future and callback have the error. If the transaction has failed, this method does
-        not raise the error, but :meth:`commit_transaction` does.
+        Without a transaction, this method raises DeliveryError if a row of :meth:`send_columns`
+        fails, because such a failure is a failure of the whole producer. It raises no error if only
+        records of :meth:`send` fail: the future and the callback of each record have its error. A
+        batch with both rows and records counts as a batch of rows.
+
+        In a transaction, this method raises no error of a row or record. The error then comes from
+        :meth:`commit_transaction`. If the producer has failed for another reason, such as an
+        AuthenticationError, this method raises the error of that failure. It raises
+        IllegalStateError if a callback calls it.
         """
         self._lifecycle.check()
         self._refuse_in_callback("flush")

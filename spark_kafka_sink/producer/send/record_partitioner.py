@@ -39,8 +39,10 @@ NextPartition = Callable[[str, Cluster], int]
 
 
 class RecordPartitionerPlugin(Protocol):
-    """The interface of a partitioner for single records that is not a :class:`KeyRule`. The only
-    implementation is :class:`ColumnsPartitioner`, for RoundRobinPartitioner and for a user's class.
+    """The interface of a partitioner for single records that is not a :class:`KeyRule`.
+
+    :class:`ColumnsPartitioner` is the only implementation. The producer uses this implementation if
+    partitioner.class is RoundRobinPartitioner or a user's class.
     """
 
     def partition(

@@ -40,11 +40,12 @@ class _NodeSize:
 
 
 class RequestSizes:
-    """The maximum size of a request to each node, in bytes.
+    """The limit of the size of a request to each node, in bytes.
 
-    Each maximum begins at max.request.size, and never becomes smaller. The upper bound is 4 MiB or
-    an eighth of buffer.memory, whichever is smaller. If max.request.size is larger than this bound,
-    the maximum is always max.request.size.
+    The limit of a node begins at max.request.size. A fast response doubles the limit, and a slow or
+    missing response halves it. But the limit is never smaller than max.request.size, and never
+    larger than an upper bound: 4 MiB or an eighth of buffer.memory, whichever is smaller. If
+    max.request.size is larger than this bound, the limit is always max.request.size.
     """
 
     __slots__ = ("_least", "_most", "_nodes", "_quick_ms")
@@ -56,7 +57,9 @@ class RequestSizes:
         self._nodes: dict[int, _NodeSize] = {}
 
     def of(self, node: int) -> int:
-        """The maximum sum of the sizes of the batches in the next request to ``node``, in bytes."""
+        """The limit of ``node`` in bytes: the largest sum of the sizes of the batches in the next
+        request to this node.
+        """
         found = self._nodes.get(node)
         return self._least if found is None else found.size
 
@@ -64,8 +67,8 @@ class RequestSizes:
         """Changes the limit of ``node`` after a response. ``size`` is the size of the request in
         bytes, and ``latency_ms`` the time until the response arrived.
 
-        A slow response halves the limit. A fast response to a request of more than half of the
-        limit doubles the limit.
+        A slow response halves the limit, but not below max.request.size. A fast response to a
+        request of more than half of the limit doubles the limit, up to the upper bound.
         """
         found = self._nodes.get(node)
         if found is None:
@@ -80,10 +83,13 @@ class RequestSizes:
         """Lowers the limit of ``node`` after a request of ``size`` bytes got no response, because
         of a disconnect or a timeout.
 
-        The limit is halved. A broker closes the connection if a request is larger than
-        socket.request.max.bytes. So if ``size`` is larger than every request that got a response,
-        later requests are at most as large as the largest of those requests. Does nothing if
-        ``size`` is at most max.request.size.
+        The limit is halved, but not below max.request.size. If ``size`` is larger than every
+        request that got a response from this node, the broker may have closed the connection
+        because of its socket.request.max.bytes. Then the upper bound of the limit also changes: it
+        becomes the size of the largest request that got a response. The bound does not rise again.
+
+        Does nothing if ``size`` is not larger than max.request.size, or if this node has not
+        responded yet.
         """
         found = self._nodes.get(node)
         if found is None or size <= self._least:
