@@ -122,8 +122,8 @@ class Beside:
     Brokers handle the requests of a connection in order. So each coordinator first describes its
     transactions, and then lists the transactions that are older than ``age_ms``. The additional
     requests must be created before the descriptions are known. They are for the transactional ids
-    ``ids`` and the topics ``topics``. If the descriptions then show other topics or another age
-    limit, the response is not used.
+    ``ids`` and the topics ``topics``. If the descriptions then show that other topics or another
+    age limit are needed, the responses to the additional requests are not used.
     """
 
     ids: Collection[str]
@@ -186,13 +186,14 @@ class TransactionClient(AdminClient):
         Each EndTxn request contains the producer id and the epoch from ``found``.
 
         * With transaction version 2, EndTxn(abort) is sent, which raises the epoch. This request is
-          also sent for an id in the state Empty. If the request arrives late, the coordinator
-          rejects it. So no later transaction of the id is aborted.
-        * With version 1, InitProducerId is sent, because EndTxn would not raise the epoch. If this
-          request arrives late, the coordinator aborts any transaction of the id that is open at
-          that time. So the id must not be used again. (InitProducerId could contain the producer id
-          and epoch, KIP-360. But a coordinator that has just aborted the transaction after its
-          timeout would reject such a request.)
+          also sent for an id in the state Empty. If the id has a newer epoch when the request
+          arrives, for example the epoch of a later producer, the coordinator rejects the request.
+          So no later transaction of the id is aborted.
+        * With version 1, InitProducerId is sent, because EndTxn would not raise the epoch. The
+          request does not contain the producer id and epoch of KIP-360: a coordinator that has just
+          aborted the transaction after its timeout would reject them. So the coordinator aborts any
+          transaction of the id that is open when the request arrives, even a later transaction. The
+          id must not be used again.
         * For ids in ``prepared``, EndTxn(abort) is sent with both versions. InitProducerId would
           make it impossible to find out the outcome of the transaction later.
 

@@ -173,15 +173,23 @@ def ending(
     only_lost: bool,
 ) -> Ending | None:
     """Decides whether the transactions of a decision are now committed, are aborted, or must wait.
-    ``found`` has the coordinators' descriptions of the transactions.
+    ``found`` has the coordinators' descriptions of the transactions. ``age`` is the age of the open
+    transactions. The rules are those of "Times" in docs/design/commit-protocol.md:
 
-    Follows "Times" of docs/design/commit-protocol.md. ``away`` is true if a partition of an open
-    transaction has no leader. Returns None if ``age`` is None and the action depends on the age.
+    - If a transaction is known to be committed, the open transactions are committed, at any age.
+    - If none is known to be committed, but the outcome of one is unknown, the open transactions
+      are left alone: brokers or an operator may have aborted that one. Later an operator ends the
+      open transactions, or they time out.
+    - If each transaction is aborted or open, and at least one is aborted, all are aborted.
+    - If all transactions are open, ``age`` decides. Young ones are committed. Old ones are aborted,
+      or committed if ``only_lost`` is true, as for an operator's commit.
 
-    A transaction with an unknown outcome was perhaps aborted, even if the others are young: it may
-    be older than the others, or an operator may have aborted it. If in addition no transaction is
-    known to be committed, the open transactions are left alone. An operator ends them, or they time
-    out.
+    ``away`` is true if a partition of an open transaction has no leader. If all transactions are
+    open, none is then committed. If a transaction is known to be committed, the commit of the
+    others waits as long as they are young.
+
+    Returns None if ``age`` is None and the result depends on the age. The caller then finds out the
+    age, and calls again.
     """
     if not _lost_or_open(transactions, found):
         if _is_doubtful(transactions, found):

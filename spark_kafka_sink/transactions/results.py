@@ -482,8 +482,10 @@ def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
 def ended_by_others(
     tried: Decision, seen: tuple[TransactionDescription, ...] | KafkaError
 ) -> Commit | Refuse | None:
-    """Finds out whether the batch of the decision ``tried`` is committed. Used if that decision may
-    have been in the commit log, and is not there now.
+    """Finds out whether the batch of the decision ``tried`` is committed. Used if a commit has
+    written that decision, or has tried to, and the commit log does not have the decision now.
+    Either the decision was never written, or another process has ended the batch and then removed
+    the decision.
 
     ``seen`` are the coordinators' descriptions of the batch's transactions, or the error that was
     raised in place of the descriptions. Returns COMMITTED if all transactions are committed.

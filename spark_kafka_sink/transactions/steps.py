@@ -453,7 +453,9 @@ class AbortExactly:
     """Step: abort ``transactions``, except transactions that have changed since they were
     described.
 
-    ``prepared`` has the ids of the transactions that belong to a decision.
+    ``prepared`` has the ids of the transactions that the operator aborts although a decision names
+    them. These transactions are always aborted by EndTxn, and not by InitProducerId. So their
+    coordinators can still show their outcome later.
     """
 
     transactions: tuple[TransactionDescription, ...]

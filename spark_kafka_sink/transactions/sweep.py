@@ -134,11 +134,14 @@ def warn_unseen(key: str, what: str) -> None:
 
 
 def is_orphan(one: TransactionalId, step: Sweep, state: CommitState) -> bool:
-    """Whether ``step`` aborts the transaction ``one`` of a task, if the transaction is open and no
-    decision names it.
+    """Whether ``step`` aborts the open transaction of the task with the transactional id ``one``.
+    The caller leaves out transactions that a decision names: this function does not check that.
 
-    The commit log may have a later state than ``state`` when the EndTxn arrives. So the result is
-    True only if the transaction's run can't commit it in any later state
+    The result is True in two cases. The first case: the run of the transaction is one of
+    ``step.runs``, and planned the transaction at generation ``step.planned`` or earlier. The second
+    case: ``step`` aborts transactions of superseded runs, and ``state`` shows that the run is
+    superseded. Between the read of ``state`` and the abort, another process may write a later state
+    to the commit log. But a superseded run can't commit the transaction in a later state either
     (``CommitState.standing``).
     """
     if one.run in step.runs and one.planned <= step.planned:

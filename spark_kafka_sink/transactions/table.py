@@ -983,11 +983,13 @@ def _record(goal: CommitBatch, view: View) -> Step:
 
 
 def _sweep(goal: CommitBatch, how: Commit) -> Sweep:
-    """The step after a commit. This step aborts the open transactions of superseded runs and of the
-    commit's own run.
+    """The last step of a commit that ends with the result ``how``. The step aborts the open
+    transactions of superseded runs, which may not commit any more.
 
-    For a txnVersion, the open transactions of the commit's own run are not aborted, because another
-    thread of the run may have decided them, or may be about to decide them.
+    If the commit is not the commit of a txnVersion, the step also aborts the other open
+    transactions of the commit's own run. A run that writes txnVersions can commit several of them
+    in several threads. So the open transactions of such a run may belong to the decision of another
+    thread, and are not aborted.
     """
     run = goal.owner.run_id
     is_own = goal.owner.numbering is not Numbering.VERSIONS
