@@ -77,8 +77,8 @@ _RECORDS: Final = {_PROGRESS: "backfill", _PLAN: "backfill-plan"}
 #: The largest number of attempts to take over a key. An attempt fails if another driver has decided
 #: a batch of the key in the meantime.
 _MOST_FENCES: Final = 5
-#: The least number of attempts of a write, even if each takes long. After max.block.ms the pauses
-#: between the attempts end within _PAUSE_MS milliseconds.
+#: The least number of retries of a write, even if each retry takes long. After max.block.ms, the
+#: pause before a retry is at most _PAUSE_MS milliseconds.
 _LEAST_TRIES: Final = 5
 _PAUSE_MS: Final = 1_000
 
@@ -318,9 +318,14 @@ class Ledger:
         return self._settled(caller, state, ms, is_written=True)
 
     def fence(self, caller: Caller) -> Settled:
-        """Takes over the key of the rows in the commit log. From then on, no earlier run can commit
-        the recorded step: the step is written, or it will never be written. Records the result in
-        the progress, and removes the record of the step.
+        """Finds out finally whether the recorded step is written. Records the result in the
+        progress, and removes the step from the progress.
+
+        For this, the method takes over the key under which the rows of all steps are committed. If
+        an earlier run has decided to commit the step, this decision is first carried out. After the
+        takeover, the commit log refuses every commit of an earlier run. So a step that is not
+        written by then is never written. Raises SupersededError if other drivers write this key at
+        the same time.
         """
         self._owned(caller, lambda progress: progress)
         run = uuid.uuid4().hex
@@ -433,8 +438,8 @@ class Ledger:
 
         Opens the key and calls ``attempt`` again in two cases: another process has fenced the
         session before the write, or the write got no clear response. In the second case the earlier
-        write may have succeeded, so ``attempt`` may find its own record. Retries last at least
-        max.block.ms.
+        write may have succeeded, so ``attempt`` may find its own record. If a retry fails after
+        max.block.ms, and at least five retries were made, raises the error of this retry.
         """
         client, until = self._client, self._client.deadline()
         for tries in count():

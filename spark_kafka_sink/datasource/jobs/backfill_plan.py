@@ -82,8 +82,11 @@ class BackfillPlan:
         return (len(self.bounds) + 1) * self.slices
 
     def weight(self, first: int, end: int) -> float:
-        """The size of the interval of positions from ``first`` up to ``end`` - 1. It is the number
-        of rows, or the number of ranges if the rows were not counted.
+        """The size of the interval of positions from ``first`` up to ``end`` - 1.
+
+        If the rows of the plan's ranges were counted, the size is the number of rows, estimated
+        for a part of a range. Otherwise the size is the number of ranges, such as 0.5 for half of
+        the slices of a range.
         """
         return self._weight_before(end) - self._weight_before(first)
 
