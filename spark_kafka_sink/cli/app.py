@@ -261,10 +261,10 @@ def convert(
     """Convert another client's properties file to a configFile, on standard output.
 
     Standard error has a list of the options that have another name in the result, and of the
-    options that can't be converted. The result does not have these options, and the exit code does
-    not count them. Secrets are not copied: the result refers to the lines with the secrets in FILE,
-    so keep FILE. Exit codes: 0 the result is a valid configFile, 1 the result is not valid, for
-    example because two options contradict each other, 2 FILE can't be read.
+    options that can't be converted. Options that can't be converted are not in the result, and do
+    not change the exit code. Secrets are not copied: the result refers to the lines with the
+    secrets in FILE, so keep FILE. Exit codes: 0 the result is a valid configFile, 1 the result is
+    not valid, for example because two options contradict each other, 2 FILE can't be read.
     """
     from spark_kafka_sink.cli import convert as work
 

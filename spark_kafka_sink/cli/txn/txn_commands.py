@@ -335,10 +335,11 @@ def reset(
 ) -> None:
     """Forget a key of the commit log, after you have deleted the query's checkpoint on purpose.
 
-    The commit log then no longer shows which batches and versions of the key are finished. If you
-    run one of them again, its rows are duplicated. The commit log keeps only the key's generation,
-    a number that rises with each reset and with each new run. The next start uses it to find and
-    abort transactions of earlier runs that are still open.
+    A key is the name of a query or job in the commit log. After the reset, the commit log no longer
+    shows which micro-batches of the query, or which txnVersions of the job, are finished. If you
+    run a finished one again, its rows are duplicated. The commit log keeps only the key's
+    generation, a number that rises with each reset and with each new run. With this number, the
+    next start finds and aborts transactions of earlier runs that are still open.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
