@@ -46,8 +46,8 @@ class KafkaCluster:
         nodes: 1 or 3.
         overrides: server properties for every node. They override the server properties of
             ``conf/kafka``. Example: to put a proxy before the clients' listener, set
-            ``advertised.listeners`` to the address of the proxy. To this property, the cluster adds
-            the listener that brokers use among themselves.
+            ``advertised.listeners`` to the address of the proxy. Brokers use a listener of their
+            own among themselves. The cluster adds that listener to your ``advertised.listeners``.
         port: the client port of node 1. The other nodes use the following ports. Default: free
             ports. All ports are reserved until :meth:`stop`, even while a node is stopped.
         listeners: the listeners for clients, a mapping from name to security protocol. For a

@@ -105,7 +105,7 @@ def as_password(text: Text) -> Password:
 
 
 def looked_up(*values: Text | None) -> tuple[str, ...]:
-    """Returns the strings of those ``values`` that come from a reference.
+    """Returns the strings of those ``values`` that come from a reference, such as ``${env:NAME}``.
 
     A server that got these strings sometimes repeats them in a message. So the caller removes the
     strings from each message of the server (:func:`without_secrets`).

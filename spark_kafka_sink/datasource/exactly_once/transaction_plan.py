@@ -59,8 +59,10 @@ class TransactionPlan:
 
     - ``key`` is the name of the query or job in the commit log. ``state`` is the key's state in
       that log at planning.
-    - ``numbering`` is the order of the key's batches: a stream, a ``foreach_batch`` function, the
-      versions of a job, or a job that writes once.
+    - ``numbering`` says where the numbers of the key's batches come from: from a stream, from a
+      ``foreach_batch`` or ``transaction`` write, from the txnVersions of a job, or from a job
+      without txnAppId, which has only one batch. The order that the commit log requires depends on
+      it: a stream may skip no number, but a job may skip txnVersions.
     - ``context`` identifies the run and the query of a batch job. ``number`` is the job's
       txnVersion (0 if it is not set), or the micro-batch's id in ``foreach_batch``. Both are None
       in streams.

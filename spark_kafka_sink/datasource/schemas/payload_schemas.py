@@ -61,8 +61,8 @@ class Registry(Protocol):
 
     ``by_id`` returns the schema with an id. ``latest`` returns the newest schema of a subject, or
     None if the registry does not have the subject. ``id_of`` returns the id of the schema ``text``
-    in a subject. If the subject does not have the schema, ``id_of`` registers it (``register`` is
-    true) or returns None.
+    in a subject. If the subject does not have the schema and ``register`` is true, ``id_of``
+    registers the schema, and returns the new id. If ``register`` is false, ``id_of`` returns None.
     """
 
     addresses: tuple[str, ...]

@@ -137,11 +137,13 @@ def _with_header(
 def _payloads_by_topic(
     part: ComposedColumns, batch: pa.RecordBatch, topics: pa.Array
 ) -> tuple[Payloads, tuple[str, pa.Array] | None]:
-    """Builds the keys or values if each topic has its own schema. Also returns the name and the
-    values of the header.
+    """Builds the keys or values of a batch if each topic has its own schema. Also returns the
+    header that identifies a row's schema, as a pair: the name of the header, and its value in each
+    row. The pair is None if the format has no such header.
 
-    If a row's topic has no schema, the row can't be encoded. A row with a null topic gets a null
-    key or value. A later check finds this row.
+    A row gets a null key or value in two cases. If the row's topic has no schema, because the
+    topic is not in the option schemaTopics, the row is also added to the refusals of the result.
+    If the row's topic is null, no refusal is added, because a later check finds this row.
     """
     names = plain_binary(topics)
     known = pa.array([topic.encode() for topic, _ in part.by_topic], names.type)
