@@ -159,10 +159,10 @@ def _options_lines() -> Iterator[str]:
 def _refused_options_lines() -> Iterator[str]:
     yield from ("# Options that are refused or ignored", "", NOTICE, "")
     yield paragraph(
-        "This page lists the options of Kafka clients and of other software that are no options of",
-        "the sink. Some are errors, and others have no effect. The error or warning names the",
-        "option to use instead, if there is one. The page [Options](options.md) lists the options",
-        "of the sink.",
+        "This page lists options of Kafka clients and of other software that are not on the page",
+        "[Options](options.md). Most of them are errors, or have no effect. The error or warning",
+        "names the option to use instead, if there is one. The last section has options of Spark:",
+        "they are no errors, and the sink reads two of them.",
     )
     yield ""
     yield from _refused_options()
@@ -234,7 +234,16 @@ def _alike(options: Iterable[tuple[str, str, str]]) -> Iterator[str]:
         prefix = "" if name in SINK_OPTIONS else "kafka."
         names.setdefault((what, note), []).append(f"`{prefix}{name}`")
     for (what, note), same in names.items():
-        yield f"- {', '.join(same)}: {linked(what)} {linked(note[:1].upper() + note[1:])}."
+        yield f"- {', '.join(same)}: {linked(what)} {_prefixed(note[:1].upper() + note[1:])}."
+
+
+def _prefixed(note: str) -> str:
+    """``note``, with the names of Kafka's options as code and with their prefix."""
+    return re.sub(
+        r"[a-z]+(?:\.[a-z]+)+",
+        lambda found: f"`kafka.{found[0]}`" if found[0] in PRODUCER_OPTIONS else found[0],
+        note,
+    )
 
 
 def _options_without_effect() -> Iterator[str]:
@@ -255,9 +264,12 @@ def _options_without_effect() -> Iterator[str]:
     )
     yield ""
     yield paragraph(
-        "All other options of TLS and SASL are used. If `kafka.security.protocol` does not switch",
-        "on TLS or SASL, each option of TLS or SASL is an error, and so are the options of TLS and",
-        "SASL in the list above. See [security](security.md#settings-that-would-have-no-effect).",
+        "Exception: some options of this list are errors, and not warnings, if",
+        "`kafka.security.protocol` does not need them. An option `kafka.ssl.*` is an error if the",
+        "protocol is `PLAINTEXT` or `SASL_PLAINTEXT`. An option `kafka.sasl.*` is an error if the",
+        "protocol is `PLAINTEXT` or `SSL`. These two rules also apply to the options of TLS and",
+        "SASL that the sink uses",
+        "([security](security.md#settings-that-would-have-no-effect)).",
     )
     yield ""
     yield from heading(
@@ -267,7 +279,7 @@ def _options_without_effect() -> Iterator[str]:
     )
     for option in _of_status(Status.REMOVED):
         last, _, instead = option.note.removeprefix("Removed from Kafka after ").partition("; ")
-        yield row(f"`kafka.{option.name}`", last, instead)
+        yield row(f"`kafka.{option.name}`", last, _prefixed(instead))
     yield ""
 
 
@@ -292,9 +304,10 @@ def _refused_options() -> Iterator[str]:
         "",
         (
             "The following options belong to other components. Each is an error, which names the"
-            " component. Exception: a `configFile` may contain options of a consumer, an admin"
-            " client, Kafka Connect or a schema registry. There they are ignored, and a warning"
-            " names them."
+            " component, with the prefix `kafka.` and without it: for example, both `group.id` and"
+            " `kafka.group.id` are errors. Exception: a `configFile` may contain options of a"
+            " consumer, an admin client, Kafka Connect or a schema registry. There they are"
+            " ignored, and a warning names them."
         ),
         "",
         f"- A Kafka source: {names['topics_of_a_source']}, {names['source']}",

@@ -170,9 +170,11 @@ _PRODUCER = (
            "names are looked up when a connection is opened"),
     Option("buffer.memory.allocation.strategy", _T.STRING, "full", None, Status.NO_MEANING,
            "here a batch takes only as much memory as its rows need"),
-    Option("security.providers", _T.STRING, None, None, Status.NO_MEANING, "there is no JVM here"),
+    Option("security.providers", _T.STRING, None, None, Status.NO_MEANING,
+           "the producer is Python code and uses no JVM"),
     # Removed from Kafka.
-    _removed("block.on.buffer.full", "0.10", "max.block.ms limits the wait for room"),
+    _removed("block.on.buffer.full", "0.10",
+             "delivery.timeout.ms limits the wait for room, or max.block.ms if it is set"),
     _removed("metadata.fetch.timeout.ms", "0.10", "use max.block.ms"),
     _removed("timeout.ms", "0.10", "use request.timeout.ms"),
     _removed("total.memory.bytes", "0.8.1", "use buffer.memory"),
