@@ -512,7 +512,8 @@ def _exported_metrics() -> Iterator[str]:
         f"metric has the label `{instruments.QUERY}`. Its value is the streaming query's name, or",
         "the query's id if it has no name. Outside of streams the value is `batch`. Each label has",
         f"at most {measurements.MAX_LABEL_VALUES} values: all further values are counted as"
-        f" `{instruments.OTHER}`.",
+        f" `{instruments.OTHER}`. In the label `code`, `{instruments.OTHER}` is also the value for"
+        " errors without a code of this package.",
     )
     yield ""
     texts = {
@@ -523,16 +524,20 @@ def _exported_metrics() -> Iterator[str]:
             "`kprod_commit_time_seconds` and `kprod_broker_latency_seconds` are histograms, and",
             "any other metric has the value of the last batch. A report has no exact latencies, so",
             "`kprod_broker_latency_seconds_sum` is too large: it counts each request with the",
-            "upper limit of its bucket.",
+            "upper limit of its bucket. `kprod_writes_total` and `kprod_failures_total` count",
+            "batches of Spark: batch jobs and micro-batches. `kprod_batches_total`,",
+            "`kprod_retries_total`, `kprod_splits_total` and `kprod_duplicates_total` count record",
+            "batches of Kafka.",
         ),
         instruments.Origin.PROGRESS: "These metrics come from Spark's `StreamingQueryProgress`."
         " The brackets name Spark's field:",
         instruments.Origin.LISTENER: "The listener itself measures these metrics:",
         instruments.Origin.RUNNING: "These metrics describe"
         " [work that runs](monitoring.md#work-that-runs), such as the micro-batch that a query is"
-        " writing. They need the option `progressTopic`. A metric has the value 0 while no Python"
-        " worker sends figures. The brackets name the field of `RunningWrite`, which"
-        " `RunningWrites.read()` returns:",
+        " writing. They need the option `progressTopic`. While a write runs, each of its Python"
+        " workers sends figures every 10 s. If no figures of the write have arrived for a minute,"
+        " the write counts as over, and all of its metrics are 0. The brackets name the field of"
+        " `RunningWrite`, which `RunningWrites.read()` returns:",
     }
     for origin, text in texts.items():
         yield from (text, "")

@@ -150,9 +150,9 @@ _VOLUME = (
                "Rows that can't be sent and became dead letters, by the reason's code.",
                label=Label.CODE, label_field="code"),
     Instrument("kprod.sent", _C, "By", _REPORT, "bytes",
-               "Record batches on the wire, after compression; each counts once."),
+               "Bytes of record batches after compression; each batch counts once."),
     Instrument("kprod.sent.uncompressed", _C, "By", _REPORT, "bytesBeforeCompression",
-               "The same before compression."),
+               "Bytes of record batches before compression."),
     Instrument("kprod.batches", _C, "{batch}", _REPORT, "batches", "Record batches."),
     Instrument("kprod.requests", _C, "{request}", _REPORT, "requests", "Produce requests."),
     Instrument("kprod.retries", _C, "{batch}", _REPORT, "retries",
@@ -217,7 +217,7 @@ _BROKERS = (
     Instrument("kprod.topic.rows", _C, "{row}", _REPORT, "topicCounts[].rows",
                "Rows that brokers acknowledged, by topic.", label=Label.TOPIC, label_field="topic"),
     Instrument("kprod.topic.sent", _C, "By", _REPORT, "topicCounts[].bytes",
-               "Record batches on the wire by topic, after compression.",
+               "Bytes of record batches by topic, after compression.",
                label=Label.TOPIC, label_field="topic"),
 )  # fmt: skip
 
@@ -264,16 +264,17 @@ _QUERIES = (
                " seconds since 1970."),
 )  # fmt: skip
 
-#: Figures of the running micro-batch so far (option progressTopic); 0 when no task sends figures.
+#: Figures of the running micro-batch so far (option progressTopic). They are 0 if no worker has
+#: sent figures for a minute.
 _RUNNING_TASKS = (
     Instrument("kprod.task.workers", _G, "{process}", _RUNNING, "workers",
                "Python workers that sent figures in the last 30 s."),
     Instrument("kprod.task.finished", _G, "{task}", _RUNNING, "finishedTasks",
-               "Task attempts that ended, in all Python workers that have sent figures."),
+               "Task attempts of the running write that ended."),
     Instrument("kprod.task.rows", _G, "{row}", _RUNNING, "rows",
                "Rows that brokers acknowledged, failed attempts included."),
     Instrument("kprod.task.sent", _G, "By", _RUNNING, "megabytes",
-               "Record batches on the wire, failed attempts included.", 1e6),
+               "Bytes of the record batches that were sent, failed attempts included.", 1e6),
     Instrument("kprod.task.rate", _G, "{row}/s", _RUNNING, "rowsPerSecond",
                "Rows per second that brokers acknowledge at the moment."),
     Instrument("kprod.task.throughput", _G, "By/s", _RUNNING, "megabytesPerSecond",
