@@ -26,8 +26,9 @@ _SERVERS = {"kafka.bootstrap.servers": "broker1:9092,broker2:9092", "topic": "or
 TASKS = (
     Task(
         "Name the brokers and the topic",
-        "A write needs only these two options. In place of setting options in the code, you can"
-        " write them into a properties file, and set the option `configFile` to its path.",
+        "Most writes need only the two options of the example: the addresses of some brokers, and"
+        " the topic. In place of setting options in the code, you can write them into a properties"
+        " file, and set the option `configFile` to its path.",
         ("kafka.bootstrap.servers", "topic", "configFile", "preflight", "kafka.client.id",
          "kafka.client.dns.lookup"),
         _SERVERS,
@@ -46,8 +47,8 @@ TASKS = (
     Task(
         "Write the changes of a table",
         "Here the rows are inserts, updates and deletes of a table, for example from Delta Lake's"
-        " change data feed (`delta-cdf`). Before the write, call the function `upserts`, as the"
-        " page [changelogs](changelogs.md) shows.",
+        " change data feed (`delta-cdf`). In the example, `df` is the result of the function"
+        " `upserts`, which you call with these rows ([changelogs](changelogs.md)).",
         ("changelog", "changelog.mode"),
         {**_SERVERS, "changelog": "delta-cdf", "keyColumns": "id", "valueColumns": "*"},
     ),
@@ -103,8 +104,9 @@ TASKS = (
     ),
     Task(
         "Write faster, or smaller",
-        "First try the compression `lz4`. Before you change a size, look at the report of the"
-        " write: it shows whether a size is the limit ([tuning](tuning.md)).",
+        "First try the compression `lz4`. Before you change a size, such as `kafka.buffer.memory`,"
+        " look at the report of the write: it shows whether this size slows the write down"
+        " ([tuning](tuning.md)).",
         ("kafka.compression.*", "kafka.batch.size", "kafka.linger.ms", "kafka.buffer.memory",
          "kafka.max.request.size", "kafka.send.buffer.bytes", "kafka.receive.buffer.bytes"),
         {**_SERVERS, "kafka.compression.type": "lz4", "kafka.buffer.memory": "67108864"},
@@ -129,7 +131,7 @@ TASKS = (
         "Write with hundreds of tasks",
         "Each task connects to each broker that it writes to, so a job with many tasks opens many"
         " connections. In the example, each task writes its rows without keys to only two brokers,"
-        " and the write opens at most 100 new connections per second to a broker"
+        " and at its start, the write opens about 100 connections per second to a broker"
         " ([connections](tuning.md#connections)).",
         ("maxLeadersPerTask", "connectionsPerSecond"),
         {**_SERVERS, "maxLeadersPerTask": "2", "connectionsPerSecond": "100"},
@@ -186,8 +188,8 @@ def options_of(task: Task) -> Iterator[str]:
 def page_lines() -> Iterator[str]:
     yield (
         "For each task, this page has an example, and a list of all options for this task. Each"
-        " name is a link to the description of the option. A value in brackets is the default of"
-        " the option if you set the other options as in the example."
+        " name is a link to the description of the option. If the options of an example change the"
+        " default of another option, the list has the changed default in brackets."
     )
     options = obeyed()
     for task in TASKS:
