@@ -19,7 +19,23 @@ from tests.sasl.scripted_broker import api_versions, handshake, hear
 
 
 class GSSError(Exception):
-    """As the library's: a major and a minor reason."""
+    """As the library's: a major and a minor reason, the latter with its code."""
+
+    def __init__(self, text, min_code=0):
+        super().__init__(text)
+        self.min_code = min_code
+
+
+#: Of MIT's libkrb5 1.20; the first one comes from gss_acquire_cred and gss_init_sec_context when
+#: nothing listens on the KDC's port.
+PASSING = {
+    2529639068: "Cannot contact any KDC for requested realm",
+    2529639132: "Cannot resolve network address for KDC in requested realm",
+    2529638933: "Client not yet valid - try again later",
+    2529638941: "A service is not available that is required to process the request",
+    2529638945: "Ticket not yet valid",
+    2529638946: "Request is a replay",
+}
 
 
 class Library:
@@ -30,6 +46,7 @@ class Library:
     def __init__(self):
         self.made = []
         self.ticket = True
+        self.failure = None
 
     def Name(self, text, kind):
         return (text, kind)
@@ -48,6 +65,8 @@ class Context:
         self.complete = False
 
     def step(self, token):
+        if self.library.failure is not None:
+            raise self.library.failure
         if not self.library.ticket:
             raise GSSError("No credentials cache found")
         if token is None:
@@ -122,6 +141,23 @@ def test_a_missing_ticket_is_an_error_that_says_what_to_do(library):
     with pytest.raises(AuthenticationError, match="kafka@b1: GSSError: No credentials") as raised:
         fetch("b1")
     assert "kinit" in raised.value.hint
+
+
+@pytest.mark.parametrize("code", PASSING)
+def test_a_kdc_that_is_down_for_a_moment_is_asked_again(library, code):
+    """By another connection, later: a producer survives it, as Java's does."""
+    fetch, make = gssapi_contexts(KerberosSettings("kafka"))
+    mechanism = make(fetch("b1").value, "b1")
+    library.failure = GSSError(PASSING[code], code)
+    with pytest.raises(ConnectionError, match=f"kafka@b1: GSSError: {PASSING[code]}"):
+        fetch("b1")
+    with pytest.raises(ConnectionError, match=f"GSSAPI: Kerberos .*: {PASSING[code]}"):
+        mechanism.first()
+    library.failure = GSSError("Server not found in Kerberos database", 2529638919)
+    with pytest.raises(AuthenticationError, match="Server not found"):
+        fetch("b1")
+    with pytest.raises(SaslError, match="Server not found"):
+        mechanism.first()
 
 
 def test_a_ticket_that_expires_between_connections_is_an_error(library):

@@ -28,6 +28,19 @@ _NO_LAYER: Final = 1
 #: The interval in ms after which the ticket for a broker is fetched again. The Kerberos library
 #: returns the ticket from its cache, if it is still valid.
 _REFRESH_MS: Final = 600_000
+#: The codes of the Kerberos library's errors after which a retry may succeed. GSSAPI returns such a
+#: code as the minor status, an unsigned 32-bit integer.
+_KRB5: Final = 2**32 - 1_765_328_384
+_PASSING: Final = frozenset(
+    {
+        _KRB5 + 21,  # client not yet valid
+        _KRB5 + 29,  # a service is not available
+        _KRB5 + 33,  # ticket not yet valid
+        _KRB5 + 34,  # request is a replay
+        _KRB5 + 156,  # no KDC can be contacted
+        _KRB5 + 220,  # the name of the KDC can't be resolved
+    }
+)
 
 
 class GssapiMechanism(SaslMechanism):
@@ -77,11 +90,16 @@ class GssapiMechanism(SaslMechanism):
 
     def _guarded(self, what: str, call: Callable[[Any], Any]) -> bytes:
         """Calls ``call``, a function of the Kerberos library that returns bytes. Returns these
-        bytes. Converts every error of the library to SaslError.
+        bytes.
+
+        Raises ConnectionError for an error of the library after which a retry may succeed. Converts
+        every other error of the library to SaslError.
         """
         try:
             return bytes(call(self._context) or b"")
         except Exception as error:  # noqa: BLE001 - see above
+            if _passes(error):
+                raise ConnectionError(f"SASL {self.name}: {what}: {_name(error)}") from None
             raise SaslError(f"{what}: {_name(error)}") from None
 
 
@@ -91,6 +109,7 @@ def gssapi_contexts(
     """Returns two functions. The first fetches the Kerberos ticket for a broker, and may block
     while it waits for the Kerberos server (KDC). The second creates the mechanism for a connection,
     without blocking. Both raise AuthenticationError if the library has no ticket for the broker.
+    Both raise ConnectionError if a retry may succeed, for example while no KDC can be contacted.
 
     The library keeps the ticket that the first function has fetched in a cache. The second function
     takes the ticket from this cache. Raises ConfigError if the package ``gssapi`` is not installed,
@@ -118,9 +137,14 @@ def gssapi_contexts(
         try:
             return use(context(host))
         except Exception as error:  # noqa: BLE001 - the library's own, of many kinds
-            raise AuthenticationError(
+            what = (
                 f"no Kerberos ticket for {settings.service_name}@{host}:"
-                f" {without_secrets(_name(error), hidden)}",
+                f" {without_secrets(_name(error), hidden)}"
+            )
+            if _passes(error):
+                raise ConnectionError(what) from None
+            raise AuthenticationError(
+                what,
                 hint="kinit, or useKeyTab=true keyTab=... principal=... in sasl.jaas.config; the"
                 " host is the broker's advertised name",
                 code=ErrorCode.SASL_AUTHENTICATION_FAILED,
@@ -143,6 +167,17 @@ def _check_keytab(keytab: Text) -> None:
         refuse_unusable(path)
     except UnusableFileError as error:
         raise ConfigError(f"{safe_text(what)} can't be read: {error}") from None
+
+
+def _passes(error: Exception) -> bool:
+    """True for an error of the Kerberos library after which a retry may succeed.
+
+    Java's client retries after the same errors (``KerberosError``). It also retries if there are no
+    credentials, because its own renewal of the ticket removes them for a moment. Here, the library
+    and kinit renew the ticket. So missing credentials are an error at once.
+    """
+    code = getattr(error, "min_code", None)
+    return isinstance(code, int) and code % 2**32 in _PASSING
 
 
 def _name(error: Exception) -> str:
