@@ -14,19 +14,22 @@ batch would be committed in part::
     the coordinators are back: one takes A's request first, another one B's
 
 So both drivers check the ages of the transactions, and follow "Times" of
-docs/design/commit-protocol.md. (In the following, m is the margin of ``lease.py``.) No driver sends
-EndTxn(commit) after timeout - 3m/8. After that age, each driver waits until an EndTxn that was sent
-earlier has arrived. No driver sends EndTxn(abort) before timeout - m/4 or after timeout - m/8,
-unless a transaction was aborted.
+docs/design/commit-protocol.md. An age is the time since the transaction began, and m is the margin
+of ``lease.py``. As long as no transaction is known to be committed or aborted, each driver follows
+these rules:
 
-When B checks again, A has sent nothing for m/8, so B sees all transactions that A has committed. If
-A has committed at least one transaction, both drivers commit the others, at any age. If A has
-committed none, B aborts all, and A finds them aborted.
+- It sends EndTxn(commit) only at ages below timeout - 3m/8.
+- It sends EndTxn(abort) only at ages between timeout - m/4 and timeout - m/8.
+- Between these ages it sends nothing for m/8, so that each earlier EndTxn has time to arrive.
+
+So when B begins to abort, A has sent nothing for m/8, and B sees all transactions that A has
+committed. If A has committed at least one transaction, both drivers commit the others, at any age.
+If A has committed none, B aborts all, and A finds them aborted.
 
 An operator's commit aborts nothing because of an age. If the transactions are too old for a commit
-by a driver, the operator's commit waits until timeout - 3m/32, and then commits. By then, no driver
-has sent EndTxn(abort) for m/32. Only a request that takes longer to arrive can still leave the
-batch committed in part.
+by a driver, the operator's commit waits until the age timeout - 3m/32, and then commits. By then,
+no driver has sent EndTxn(abort) for m/32. Only a request that takes longer to arrive can still
+leave the batch committed in part.
 """
 
 from __future__ import annotations

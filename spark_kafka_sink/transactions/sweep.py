@@ -5,10 +5,12 @@ Two kinds of open transactions may be aborted here, if no decision names them. T
 transactions of a run that can't commit any more: ``CommitState.standing`` has the rule for that.
 The second kind are transactions of the run that performs the sweep.
 
-An orphan blocks every read_committed consumer of its partitions until it times out. The EndTxn for
-an orphan has the producer id and epoch that the coordinator reports
-(``TransactionClient.abort_exactly``). If this request arrives late, the transactional id has a
-newer epoch, and the request has no effect on the id's later transactions.
+An orphan blocks every read_committed consumer of its partitions until it times out.
+``TransactionClient.abort_exactly`` aborts an orphan. With transactions of version 2, it sends
+EndTxn with the producer id and epoch that the coordinator reports. So if the request arrives when
+the id has a newer epoch, it has no effect. With version 1, it sends InitProducerId, which aborts
+any open transaction of the id. This is safe, because no task uses the id of an orphan again
+(``datasource/exactly_once/transactional_producers.py``).
 
 With transactions of version 2, the first Produce of an attempt opens its transaction. Until then
 its transactional id is in the state Empty. The first Produce of a killed attempt may still be in
@@ -71,7 +73,9 @@ def sweep(
     in ``keep``.
 
     Returns two values. The first value has the ids of the aborted transactions. The second value is
-    True if the run with the id ``spared`` has open transactions that are not in ``keep``.
+    True if the run with the id ``spared`` has open transactions that are not in ``keep``. With
+    transactions of version 2, an id in the state Empty is also aborted, and counts as open for the
+    second value (see the module docstring).
 
     Only transactions of exactly this key are aborted. For the key "a", a transaction of the key
     "a.b" is not touched. With ``patient``, brokers that can't be reached are tried again for some

@@ -71,9 +71,9 @@ class Blocker:
       writes the commit log, or belongs to another client.
     * ``decided``: the decision that names it, or None.
     * ``age_ms``: its age in milliseconds by this machine's clock. None if it is unknown.
-    * ``committed``: usually None. If the coordinator shows the transaction as committed, although a
-      partition shows it as open, its transactional id. In that case the partition had no leader at
-      the commit, and the brokers dropped the marker.
+    * ``committed``: the transactional id, if the coordinator shows the transaction as committed
+      although a partition shows it as open. In that case the partition had no leader at the commit,
+      and the brokers dropped the marker. None for every other transaction.
     """
 
     topic: str
@@ -172,9 +172,10 @@ def blockers(
 ) -> tuple[Blocker, ...]:
     """Finds every open transaction in ``topic``.
 
-    The result is sorted by :class:`Whose`. Within a kind, the transactions that determine the last
-    stable offset of a partition come first. Raises AuthorizationError if the principal may not READ
-    the topic, an error if the topic does not exist, and KafkaTimeoutError.
+    The result is sorted by the kind of client (:class:`Whose`). Within a kind, the transactions
+    that determine the last stable offset of a partition come first, then the older ones. Raises
+    AuthorizationError if the principal may not READ the topic. Raises KafkaTimeoutError if the
+    topic does not exist, or if a broker does not respond in time.
     """
     cluster = existing_to_read(client, topic, max(0, deadline_ms - client.clock.now_ms()))
     open_, ids = _producers_with_ids(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
