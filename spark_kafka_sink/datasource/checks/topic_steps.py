@@ -234,7 +234,9 @@ def _replicas(
     """Checks that enough replicas of the topic are in sync. If a partition has fewer in-sync
     replicas than min.insync.replicas, writes with acks=all fail (NOT_ENOUGH_REPLICAS).
 
-    If ``settings`` is empty or None, and all replicas are in sync, returns ``unknown``.
+    ``settings`` are the topic's configs. If they are empty or None, min.insync.replicas is unknown.
+    The result is then a warning if a replica is out of sync, and otherwise ``unknown``, a skipped
+    result with the reason.
     """
     rows = in_sync_of(admin, topic, settings)
     lacking = [f"{p} ({n} of {of})" for p, n, of, _ in rows if n < of]

@@ -73,12 +73,13 @@ class NamedWrites:
 
     @contextmanager
     def open(self, place: Place, described: str) -> Iterator[None]:
-        """Registers a running write until the ``with`` block ends. Raises ConfigError if another
-        write with that name is running, because the rows of both would be mixed. For example, two
-        threads or two queries may use one name.
+        """Registers the write with the identity ``place`` as running, until the ``with`` block
+        ends. Raises ConfigError if another write with this identity is running, because the rows of
+        both would be mixed. For example, two threads or two queries may use one name.
 
         ``described`` is a text about this write, such as ``transaction('orders') at job.py:12 in
-        thread MainThread``. If another write with that name starts, its error shows this text.
+        thread MainThread``. If another write with the same identity starts meanwhile, the error of
+        that write shows this text.
         """
         with self._lock:
             other = self._open.setdefault(place, described)
@@ -128,12 +129,13 @@ class NamedWrites:
             }
 
     def check(self, place: Place, name: str, written: Written, *, whole: bool) -> None:
-        """Raises ConfigError if this process has already written other DataFrames under this name
-        and batch id.
+        """Raises ConfigError if this process has already written other DataFrames with the identity
+        ``place`` and the batch id of ``written``. ``written`` describes the DataFrames that are to
+        be written now. ``name`` is the name of the write, for the error.
 
         Without this error, the sink would treat the write as a replay of the finished batch, and
         would not write the new DataFrames. ``whole`` is true if ``written`` has all DataFrames of
-        the batch.
+        the batch. If it is false, more DataFrames may follow.
 
         A restart of the query changes the plans of its DataFrames. So two writes of different runs
         of the query are not compared here, but by the commit log.

@@ -297,7 +297,8 @@ class TransactionalProducers:
 
         Raises KafkaTimeoutError if a request AddPartitionsToTxn timed out and was sent again. The
         first request may still arrive after the commit, and would then begin another transaction.
-        The coordinator would no longer show that this transaction was committed.
+        The coordinator would then describe only that other transaction, and would no longer show
+        that the prepared transaction was committed.
         """
         if producer.identity_in_doubt:
             raise KafkaTimeoutError(
@@ -314,8 +315,8 @@ class TransactionalProducers:
             self._warm.keep(self._config, producer)
 
     def discard(self, producer: KafkaProducer) -> None:
-        """Aborts the transaction, for at most 5 s, and closes the producer. The transactional id is
-        never used again. Never raises.
+        """Aborts the transaction, and closes the producer. Waits for the abort for at most 5 s. The
+        transactional id is never used again. Never raises.
 
         If a partition has no leader, Kafka 4.3.1 loses the marker of the abort, and the rows stay
         in an open transaction there. If the id were used again, the commit marker of its next

@@ -405,8 +405,8 @@ class _Call:
 def _step_lines(
     spark: SparkSession, on_step: Callable[[BackfillStep], object] | None
 ) -> StepLines | None:
-    """The output that shows the user each written step. None if stderr is neither a terminal nor in
-    a notebook, and the log shows the steps.
+    """The output that shows the user each written step. Returns None if stderr is neither a
+    terminal nor in a notebook, and the log level INFO is enabled. The log then shows the steps.
 
     In a terminal, one line is rewritten for each step. But if the user's function or Spark's
     progress bar writes to the terminal too, each step gets a line of its own.

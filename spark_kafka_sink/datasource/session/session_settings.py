@@ -1,6 +1,5 @@
 """Passes session settings that affect JSON to the sink, as options of each write.
 
-
 Spark plans a write in a process that has no session and no settings, and passes only options to
 that process. So the writer in the user's process adds two internal options when a write starts: the
 session's time zone, which planning checks before any task, and whether ``to_json`` omits nulls

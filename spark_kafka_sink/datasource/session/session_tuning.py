@@ -1,7 +1,7 @@
 """Configs of a Spark session that make writes cheaper and change no result.
 
-A config that the user has set is not changed. Spark reads some configs only when it starts.
-docs/tuning.md describes them.
+A config that the user has set is not changed. Spark reads some configs only when it starts, so a
+running session can't set them. docs/tuning.md describes each config.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class ProducerCache:
     def take(self, config: ProducerConfig) -> KafkaProducer | None:
         """Removes a warm producer with exactly this config from the cache, and returns it. The
         caller then owns the producer. Returns None if the cache has no such producer, or if the
-        producer has failed since then.
+        producer has failed while it was in the cache.
 
         Also closes the cached producers that no task will use again: those with the same
         transactional id, and those of an earlier run of the same query or job.
