@@ -191,8 +191,8 @@ class KafkaCluster:
         Partitions with a replica on a node that does not run are not checked.
 
         Call this before you restart the next node. Raises LocalKafkaError after ``timeout``
-        seconds. The error names the missing nodes or a partition with a missing replica. It has the
-        end of the log of the node that listed them.
+        seconds. The error names the nodes that a running node does not list, or a partition with a
+        missing replica. The error also has the end of that running node's log.
         """
         deadline = time.monotonic() + timeout
         running = [node for node in self.nodes if node.state is NodeState.RUNNING]

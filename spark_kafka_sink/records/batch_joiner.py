@@ -27,9 +27,9 @@ class BatchJoiner:
     ``now_ms`` returns the time of a monotonic clock in ms.
 
     ``waiting(delay_ms)`` is the producer's method ``waiting_for_input``. It returns a context
-    manager, which is open while this object waits for the next Arrow batch. In this time, the
-    producer sends open record batches ``delay_ms`` later than linger.ms. The reason is that the
-    next Arrow batch often fills an open record batch.
+    manager, which is open while this object waits for the next Arrow batch. The producer sends an
+    open record batch when this wait has lasted for ``delay_ms`` plus linger.ms. Without the
+    additional ``delay_ms``, record batches would be sent that the next Arrow batch often fills.
     """
 
     __slots__ = ("_batches", "_error", "_expands", "_next", "_now_ms", "_schema", "_waiting")

@@ -66,11 +66,12 @@ def valid(column: pa.Array) -> Mask:
 
 def envelope_of(changes: ChangePlan, rows: TableRows, columns: list[pa.Array]) -> list[pa.Array]:
     """Builds the five columns of Debezium's envelope, in the order of ``ENVELOPE``. ``columns`` are
-    the columns of ``rows.batch``, and after them the fields of the row.
+    the columns of ``rows.batch``. If the feed has two structs, for the row from before and from
+    after a change, ``columns`` also has a column for each field of the row.
 
     For a delete, the column ``before`` has the deleted row. For an update, ``before`` has the
-    values from before the update if the feed contains these values. In all other cases ``before``
-    is null.
+    values from before the update if the feed contains these values. An update that changes the key
+    counts as a delete and an insert, as in Debezium. In all other cases ``before`` is null.
     """
     made, batch, kinds = changes.envelope, rows.batch, rows.kinds
     assert made is not None
