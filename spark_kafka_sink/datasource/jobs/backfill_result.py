@@ -64,7 +64,7 @@ class BackfillResult:
 def line_of(name: str, progress: Progress, step: BackfillStep) -> str:
     """The log line of a step, with the totals of the backfill.
 
-    An example: ``orders-2026  42%  17 steps  412,000,000 rows  38.2 GB  51.0 MB/s  0:21:40 left``.
+    An example: ``orders-2026  42%  17 steps  412,000,000 rows  38.2 GB  16.9 MB/s  0:52:40 left``.
     """
     rate = step.bytes / 1e6 / step.seconds if step.seconds else 0.0
     seconds = progress.ms / 1000
