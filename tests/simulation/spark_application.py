@@ -23,6 +23,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch
 from spark_kafka_sink.protocol.cluster import TopicPartition
+from spark_kafka_sink.transactions.committer import KILLED_AFTER_MS
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import log_key
@@ -50,8 +51,9 @@ from tests.simulation.spark_writes import (
 T = TypeVar("T")
 
 TIMEOUT = "kafka.transaction.timeout.ms"
-#: What one call may take in a world where nothing is wrong with it.
-CALM_MS = 8_000
+#: What one call may take in a world where nothing is wrong with it. (An abort without a commit
+#: message waits twice until Spark has killed the tasks, if its first search finds nothing open.)
+CALM_MS = 2 * KILLED_AFTER_MS + 3_000
 #: And while another driver of the same query lives: each fences the other's transaction in the log,
 #: waits for its markers and begins again, until one of them reads that it was superseded.
 TWO_DRIVERS_MS = 20_000
