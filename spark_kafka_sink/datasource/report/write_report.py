@@ -312,7 +312,13 @@ class WriteReport:
             " options of TLS, SASL and the schema registry's client."
         ),
     ]
-    delivery_guarantee: Annotated[str, Described("The option deliveryGuarantee.")]
+    delivery_guarantee: Annotated[
+        str,
+        Described(
+            "The guarantee of the write: the option deliveryGuarantee, or none if other options"
+            " switch idempotence off."
+        ),
+    ]
     transactional_id_prefix: Annotated[
         str | None,
         Described("The option transactionalIdPrefix, or its default; null without exactly-once."),
