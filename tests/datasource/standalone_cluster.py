@@ -7,13 +7,14 @@ distribution of PySpark leaves the scripts out.)
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,11 +52,14 @@ def environment() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class StandaloneCluster:
-    """A running one. ``master`` is its address, ``home`` a folder for jobs."""
+    """A running one. ``master`` is its address, ``home`` a folder for jobs. ``start_worker(host)``
+    starts another worker, and returns when the master knows it.
+    """
 
     master: str
     home: Path
     worker: psutil.Process
+    start_worker: Callable[[str], None]
 
     def python_processes(self) -> list[psutil.Process]:
         """The executors' Python workers and the daemons that fork them."""
@@ -125,20 +129,23 @@ def standalone_cluster(
 
         _, log = started("master", f"{deploy}.master.Master", "127.0.0.1")
         master = _awaited(log, r"Starting Spark master at (spark://\S+)")
-        workers = []
-        for host in hosts:
-            more = (
-                "--cores",
-                str(cores),
-                "--memory",
-                "1200m",
-                "--work-dir",
-                str(home / host / "work"),
-            )
-            workers.append(started(host, f"{deploy}.worker.Worker", host, *more, master))
-        for _, log in workers:
+        count = itertools.count()
+
+        def begun(host: str) -> tuple[psutil.Process, Path]:
+            name = f"{host}-{next(count)}"
+            work = ("--work-dir", str(home / name / "work"))
+            more = ("--cores", str(cores), "--memory", "1200m", *work)
+            return started(name, f"{deploy}.worker.Worker", host, *more, master)
+
+        def registered(log: Path) -> None:
             _awaited(log, r"Successfully registered with master (\S+)")
-        yield StandaloneCluster(master, home, workers[0][0])
+
+        workers = [begun(host) for host in hosts]
+        for _, log in workers:
+            registered(log)
+        yield StandaloneCluster(
+            master, home, workers[0][0], lambda host: registered(begun(host)[1])
+        )
 
 
 @contextmanager

@@ -161,16 +161,19 @@ def test_a_stage_behind_a_lost_shuffle_loses_and_doubles_no_row(world, spread):
     assert scenario.assert_clean(settle_s=15.0).visible == 400
 
 
-def test_a_killed_worker_loses_and_doubles_no_row(world, spread):
-    """The last one: the machine is gone, with its executor and its Python."""
+def test_a_killed_worker_loses_and_doubles_no_row(standalone, world, spread):
+    """The machine is gone, with its executor and its Python."""
     scenario = world.scenario("worker")
     killed: list[psutil.Process] = []
+    hosts: list[str] = []
 
     def kill(hit: Hit) -> None:
         executor = executor_of(hit)
         worker = executor.parent()
         assert worker is not None
-        assert "deploy.worker.Worker" in " ".join(worker.cmdline())
+        command = worker.cmdline()
+        assert "org.apache.spark.deploy.worker.Worker" in command
+        hosts.append(command[command.index("--host") + 1])
         killed.extend([worker, executor, sender_of(hit)])
         for process in killed:
             process.suspend()  # neither may start anything when the other has gone
@@ -180,5 +183,6 @@ def test_a_killed_worker_loses_and_doubles_no_row(world, spread):
     when_task_1_sends(world, kill)
     run(scenario, spread, fates={"1": {"0": "ABORT"}})
     assert len(killed) == 3
+    standalone.start_worker(hosts[0])  # for the next round
     assert scenario.assert_clean(settle_s=15.0).visible == 400
     assert lost_attempts(scenario) >= 1
