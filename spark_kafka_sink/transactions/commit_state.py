@@ -281,8 +281,9 @@ class CommitState:
         return next((one for one in self.done if one.number == number), None)
 
     def has_done(self, decision: Decision) -> bool:
-        """Whether the done batches have the batch of ``decision``, with the same digest and
-        payloads.
+        """Whether the done batches have the batch of ``decision``: a batch with the same number,
+        and with the same digest of its input. If the digest is unknown in both, the payloads (the
+        numbers and sizes of rows) are compared instead.
 
         False for a batch that an operator has resolved as done, because its digest and payloads are
         not kept.
@@ -293,9 +294,10 @@ class CommitState:
         return done.digest != "" or (done.payloads != () and done.payloads == decision.payloads)
 
     def taken_over(self, run_id: str, query_id: str, now_ms: int) -> CommitState:
-        """The state after the run ``run_id`` has become the owner. The generation then grows, and
-        the earlier owner is superseded: its commits are refused. The recorded writes of the earlier
-        owner's block are dropped. If ``run_id`` already is the owner, only the query id may change.
+        """The state after the run ``run_id`` has become the owner. The generation, a number in the
+        state, then grows, and the earlier owner is superseded: its commits are refused. The
+        recorded writes of the earlier owner's block are dropped. If ``run_id`` already is the
+        owner, only the query id may change.
 
         If ``query_id`` is empty, the current query id stays. ``now_ms`` is the wall-clock time.
         """

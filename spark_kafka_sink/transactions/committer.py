@@ -93,7 +93,8 @@ KILLED_AFTER_MS: Final = 5_000
 
 class Committer:
     """Commits and aborts batches, and ends the decided batches of earlier drivers. Sends its
-    requests over the connections of ``client``.
+    requests over the connections of ``client``. A batch is decided if the commit log has the
+    decision to commit it.
 
     Each step before a decision may take max.block.ms. The commit of a decided batch may take
     delivery.timeout.ms. The age of a transaction has a separate limit (``lease.py``).
@@ -111,7 +112,8 @@ class Committer:
         only_lost: bool = False,
     ) -> CommitState:
         """Ends the decided batch that an earlier driver has left in the commit log, if there is
-        one. Returns the state of ``key`` after that.
+        one. A batch is decided if the log has the decision to commit it. Returns the state of
+        ``key`` after that.
 
         The decided batch is committed, or undone: all its transactions are aborted, and Spark
         writes the batch again. It is undone only if none of its transactions is committed, and

@@ -1,4 +1,5 @@
-"""Ends the transactions of a decided batch, each until its outcome is known.
+"""Ends the transactions of a decided batch, each until its outcome is known. A batch is decided if
+the commit log has the decision to commit it.
 
 This module sends EndTxn and DescribeTransactions in rounds. It checks the ages at which a decision
 may be committed or undone. It does not write to the commit log (``committer.py`` does that), and

@@ -70,7 +70,8 @@ class ExactlyOnceDriver:
 
     def plan(self, key: str, check: Callable[[CommitState], None] = lambda _: None) -> CommitState:
         """Prepares the write of a batch, before any task starts: checks rights and limits, ends the
-        decided batch of an earlier driver, and returns the state of ``key``.
+        decided batch of an earlier driver, and returns the state of ``key``. A batch is decided if
+        the commit log has the decision to commit it.
 
         ``check`` is called with the state, and raises CommitError or SupersededError if the batch
         can't follow this state. Also raises an error for missing rights on the transactional ids or

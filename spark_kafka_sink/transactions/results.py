@@ -199,8 +199,8 @@ class WritesMissing:
 
 @dataclass(frozen=True, slots=True)
 class NotOpen:
-    """The reason why a commit fails: the batch can't be decided, because some of its transactions
-    are not open any more.
+    """The reason why a commit fails: the decision to commit the batch was not written to the commit
+    log, because some of the batch's transactions are not open any more.
 
     The batch has ``of`` transactions, and ``gone`` of them are not open. ``first`` is the id of the
     first transaction that is not open, and ``first_state`` the state that its coordinator reports.
@@ -215,8 +215,8 @@ class NotOpen:
 
 @dataclass(frozen=True, slots=True)
 class TooOld:
-    """The reason why a commit fails: the batch can't be decided, because some of its transactions
-    are too near to their timeout.
+    """The reason why a commit fails: the decision to commit the batch was not written to the commit
+    log, because some of the batch's transactions are too near to their timeout.
 
     A transaction is too old if it has been open for more than ``young_ms`` of its ``timeout_ms``.
     The batch has ``of`` transactions, and ``late`` of them are too old. ``first`` is the id of the

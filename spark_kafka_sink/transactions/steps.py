@@ -64,7 +64,8 @@ def _expected(_: CommitState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RollForward:
-    """Goal: end the decided batch that the commit log has for ``key``, if there is one.
+    """Goal: end the decided batch that the commit log has for ``key``, if there is one. A batch is
+    decided if the log has the decision to commit it.
 
     The transactions of the batch are all committed, or all aborted. After an abort the batch is
     written again. If ``only_lost`` is true, the transactions are aborted only if brokers have
@@ -128,7 +129,9 @@ class EndByHand:
 @dataclass(frozen=True, slots=True)
 class Resolve:
     """Goal of an operator: end the decided or PARTIAL batch of ``key``. If ``done`` is true, the
-    batch then counts as done. Otherwise it is written again.
+    batch then counts as done. Otherwise it is written again. A batch is decided if the commit log
+    has the decision to commit it. It is PARTIAL if, in addition, some of its transactions are
+    committed and others were aborted.
 
     ``planned`` is the state that the operator has seen. Some transactions may already have ended in
     the opposite way. If ``done`` is true, these are transactions whose rows are lost or may be

@@ -142,10 +142,11 @@ def is_orphan(one: TransactionalId, step: Sweep, state: CommitState) -> bool:
     The caller leaves out transactions that a decision names: this function does not check that.
 
     The result is True in two cases. The first case: the run of the transaction is one of
-    ``step.runs``, and planned the transaction at generation ``step.planned`` or earlier. The second
-    case: ``step`` aborts transactions of superseded runs, and ``state`` shows that the run is
-    superseded. Between the read of ``state`` and the abort, another process may write a later state
-    to the commit log. But a superseded run can't commit the transaction in a later state either
+    ``step.runs``, and planned the transaction at generation ``step.planned`` or earlier. (The
+    generation is a number in the state that each take-over raises.) The second case: ``step``
+    aborts transactions of superseded runs, and ``state`` shows that the run is superseded. Between
+    the read of ``state`` and the abort, another process may write a later state to the commit log.
+    But a superseded run can't commit the transaction in a later state either
     (``CommitState.standing``).
     """
     if one.run in step.runs and one.planned <= step.planned:

@@ -2,8 +2,8 @@
 
 A *goal* is the work that a caller requests for one key of the commit log, such as the commit of a
 batch. The *view* has all facts that the process has collected for the goal. A *step* is the next
-request, or the result that ends the goal. The first row of the goal's table that applies returns
-the next step.
+request, or the result that ends the goal. A row is a function. It returns None if it does not
+apply. The first row of the goal's table that applies returns the next step.
 
 A key is the name of a query or of a job. To *open* a key means to fence its earlier writers, and to
 read its state. The *owner* of a key is the run that may commit its batches. When another run takes

@@ -172,8 +172,8 @@ class Operator:
     # -- commit -------------------------------------------------------------------------------
 
     def plan_commit(self, key: str) -> KeyReport:
-        """Returns the report of ``key``. If the key has a decided batch, the report has its
-        transactions, which :meth:`commit` would commit.
+        """Returns the report of ``key``. If the commit log has the decision to commit a batch of
+        this key, the report has the batch's transactions, which :meth:`commit` would commit.
 
         Raises RefusedError if the key does not exist, or if its batch is PARTIAL.
         """
