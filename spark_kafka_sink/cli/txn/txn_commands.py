@@ -115,11 +115,12 @@ def blockers(
 
     These consumers read a partition up to the beginning of its oldest open transaction (the last
     stable offset). For each open transaction, the command shows how many offsets of the partition
-    come after this place, and the consumer groups that wait there or will reach it. It shows the
+    come after that offset, and the consumer groups that wait there or will reach it. It shows the
     transactions of all clients. It can't show the host of a client, because Kafka has no API for
     this. Needs Kafka 3.0 or later, and READ on the topic. Shows transactional ids and groups only
-    if you have DESCRIBE on them. Exit codes: 0 no transaction is open (with --older-than: none is
-    open for longer), 1 the command failed, 2 an argument is wrong, 3 a transaction is open.
+    if you have DESCRIBE on them. With --older-than, only transactions that have been open for
+    longer count. Exit codes: 0 no transaction is open, 1 the command failed, 2 an argument is
+    wrong, 3 a transaction is open.
     """
     from spark_kafka_sink.cli.txn import txn_reads
 
