@@ -148,9 +148,9 @@ class AdminClient:
         """Requests the configs ``names`` of ``topics``. Returns for example ``{"orders":
         {"cleanup.policy": "compact"}}``.
 
-        The result has no configs of a topic, such as ``{"orders": {}}``, in two cases: the
-        principal does not have the right to describe the configs, or the brokers do not support the
-        request.
+        The value of a config is None if the config is not set. The result has no configs of a
+        topic, such as ``{"orders": {}}``, in two cases: the principal does not have the right to
+        describe the configs, or the brokers do not support the request.
         """
 
         def error_in(response: DescribeConfigsResponse) -> ErrorCode:

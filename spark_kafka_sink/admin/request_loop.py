@@ -288,13 +288,14 @@ class _Dispatcher:
     """Holds the calls of one :meth:`RequestLoop.run`, and decides when and to which broker each
     call is sent.
 
-    Each call is in one place:
+    Each call that has not ended is in exactly one of these collections, or in flight:
 
     * ``_queues``: the calls whose broker is known.
     * ``_for_any_broker``: the calls that any broker can handle.
     * ``_awaiting_coordinator``: the calls whose coordinator must be found first.
     * ``_backing_off``: the calls that wait for a backoff.
-    * The callback of the request, for a call in flight.
+
+    A call in flight is only known to the callback of its request.
     """
 
     def __init__(self, loop: RequestLoop, calls: list[Call[object]], deadline_ms: int) -> None:

@@ -219,8 +219,9 @@ class ConfluentRegistry:
     def _answer(
         self, url: str, body: bytes | None, timeout_ms: int, what: str, *, may_miss: bool
     ) -> Mapping[str, Any] | None:
-        """Sends a request to one URL of the registry, and returns the response. Raises OSError for
-        a temporary failure.
+        """Sends a request to one URL of the registry, and returns the response. With ``may_miss``,
+        returns None if the requested subject, version or schema does not exist. Raises OSError for
+        a temporary failure, and SchemaRegistryError for any other failure.
         """
         headers = {"Accept": f"{_MEDIA_TYPE}, application/json", **self._login(timeout_ms)}
         method = "GET"

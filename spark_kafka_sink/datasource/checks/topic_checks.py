@@ -236,8 +236,9 @@ def check_write(topic: str, operations: int | None) -> None:
 def topic_settings(
     admin: AdminClient, topics: Collection[str], timeout_ms: int
 ) -> Mapping[str, Mapping[str, str | None]]:
-    """The configs of each topic that affect a write, by topic and config name. A topic's configs
-    are missing if the principal may not read them.
+    """The configs of each topic that affect a write, by topic and config name. The value of a
+    config is None if the config is not set. A topic's configs are missing if the principal may not
+    read them.
     """
     names = (LARGEST, COMPRESSION, LEAST_IN_SYNC, CLEANUP, TIMESTAMPS, AFTER, BEFORE)
     return admin.topic_configs(topics, names, admin.deadline(timeout_ms))

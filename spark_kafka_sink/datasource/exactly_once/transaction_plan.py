@@ -63,9 +63,9 @@ class TransactionPlan:
       ``foreach_batch`` or ``transaction`` write, from the txnVersions of a job, or from a job
       without txnAppId, which has only one batch. The order that the commit log requires depends on
       it: a stream may skip no number, but a job may skip txnVersions.
-    - ``context`` identifies the run and the query of a batch job. ``number`` is the job's
-      txnVersion (0 if it is not set), or the micro-batch's id in ``foreach_batch``. Both are None
-      in streams.
+    - ``context`` identifies the run and the query of a batch job. ``number`` is the micro-batch's
+      id in ``foreach_batch``, and the txnVersion of any other job. If txnVersion is not set,
+      ``number`` is 0. In streams, both ``context`` and ``number`` are None.
     - ``driver`` is a token that identifies the Spark driver and a stream
       (``process/driver_identity.py``). It is empty for a batch job.
     - ``verify`` is the option verifyReplays: whether the tasks of a repeated batch count their
@@ -296,8 +296,9 @@ def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
 
 
 def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") -> TransactionPlan:
-    """Plans a batch for exactly-once. If an earlier driver has left a decided batch, first commits
-    or undoes that batch. Then reads the state of the key in the commit log.
+    """Plans a batch for exactly-once. A batch is decided if the commit log has the decision to
+    commit it. If an earlier driver has left a decided batch, this function first commits or undoes
+    that batch. Then it reads the state of the key in the commit log.
 
     ``driver`` is the token of ``driver_identity``. Raises the errors of ``ExactlyOnceDriver.plan``:
     for missing rights, for a transaction.timeout.ms that brokers don't allow, for brokers that are

@@ -38,8 +38,9 @@ class BackfillResult:
 
     - ``finished`` is true if all steps are written.
     - ``written`` are the steps that this call has written.
-    - ``steps`` (only steps with rows), ``rows``, ``bytes`` (of keys and values) and ``seconds`` are
-      totals of all calls. If a call was killed, its last step may be missing from the totals.
+    - ``steps``, ``rows``, ``bytes`` (of keys and values) and ``seconds`` are totals of all calls.
+      ``steps`` counts only steps with rows. If a call was killed, its last step may be missing from
+      the totals.
     - ``stopped_by`` is the reason why the call ended early: ``SIGTERM``, or ``on_step returned
       False``. It is empty if the backfill is finished.
     """

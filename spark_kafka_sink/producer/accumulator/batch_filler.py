@@ -138,7 +138,8 @@ class AppendResult:
     """The result of :meth:`BatchFiller.append`.
 
     * ``refused``: the slices that were not appended, because the open batch of their partition has
-      changed. The caller must encode their rows again.
+      changed. The caller must encode their rows again. A slice is the encoded records of one
+      partition for one batch.
     * ``taken``: the number of bytes of the BufferPool that now belong to batches. If a batch keeps
       a view of a buffer, the whole buffer counts, even if the batch uses only a part of the buffer.
     """
@@ -150,10 +151,10 @@ class AppendResult:
 class BatchFiller:
     """Opens, fills and closes the accumulator's batches, on the calling thread.
 
-    The caller allocates memory of the BufferPool for its slices, and then calls :meth:`append`.
-    From then on, the batches own this memory. :meth:`append` calls ``wakeup`` to wake the sender if
-    a batch must be sent now, or if no batch was open before the append. No lock is held during the
-    call of ``wakeup``.
+    The caller allocates memory of the BufferPool for its slices, and then calls :meth:`append`. A
+    slice is the encoded records of one partition for one batch. From then on, the batches own this
+    memory. :meth:`append` calls ``wakeup`` to wake the sender if a batch must be sent now, or if no
+    batch was open before the append. No lock is held during the call of ``wakeup``.
     """
 
     __slots__ = (
@@ -203,9 +204,9 @@ class BatchFiller:
         """The positions at which the next rows of the partitions ``tps`` will be appended.
 
         Returns an int64 array with a row for each partition. A row has four numbers: the generation
-        of the open batch (0 if no batch is open), its number of records, its base timestamp, and
-        its free bytes before compression. The caller encodes rows for these positions, and must
-        soon call :meth:`append`.
+        of the open batch (its unique number), its number of records, its base timestamp, and its
+        free bytes before compression. The generation is 0 if no batch is open. The caller encodes
+        rows for these positions, and must soon call :meth:`append`.
         """
         limits = {topic: self.limits.raw_limit(topic) for topic in {tp.topic for tp in tps}}
         accumulator, queues = self._accumulator, self._queues.by_partition

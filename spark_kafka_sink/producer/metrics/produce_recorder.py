@@ -207,7 +207,7 @@ class ProduceRecorder:
     @property
     def failed_alone(self) -> tuple[int, KafkaError | None]:
         """The number of failed records that did not fail the attempt (see :meth:`_fails_alone`),
-        and the first of their errors.
+        and the first of their errors. The error is None if the number is 0.
         """
         with self._lock:
             return self._failed_alone, self._failed_alone_of

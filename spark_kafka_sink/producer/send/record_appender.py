@@ -360,9 +360,11 @@ class RecordAppender:
     def _serialize(
         self, record: ProducerRecord, callback: Callback | None
     ) -> tuple[bytes | None, bytes | None, bytes, Callback | None]:
-        """Serializes ``record``. Returns the key, the value, the encoded headers, and the callback.
+        """Serializes ``record``. Returns four values: the key and the value (None for null), the
+        encoded headers, and a callback.
 
         If there are interceptors, the returned callback notifies them and then calls ``callback``.
+        Otherwise ``callback`` itself is returned.
         """
         headers = record.headers
         assert type(headers) is Headers

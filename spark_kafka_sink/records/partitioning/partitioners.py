@@ -282,10 +282,11 @@ class RoundRobinPartitioner:
         return among[self._taken(topic, 1, len(among)) % len(among)]
 
     def _taken(self, topic: str, count: int, among: int) -> int:
-        """Reserves places for the next ``count`` rows of a topic, and returns the first place.
+        """Reserves numbers for the next ``count`` rows of a topic, and returns the first number.
+        The rows of a topic are numbered one after another.
 
-        ``among`` is the number of partitions with a leader. The row at place p is written to the
-        partition with the index p modulo ``among``. The first place of a topic is random.
+        ``among`` is the number of partitions with a leader. The row with the number p is written to
+        the partition with the index p modulo ``among``. The first number of a topic is random.
         """
         first = self._next.get(topic)
         if first is None:
