@@ -1,7 +1,7 @@
-"""bench/HISTORY.md: the newest measurement of each setting beside each peer.
+"""Adds a section to bench/HISTORY.md, and removes older rows of the same measurements.
 
-Owns: the sections that ``make bench`` writes. Never: the sections after them, which have other
-tables.
+For each setting and each peer, the page keeps the newest measurement. Only the sections that ``make
+bench`` has written are changed. The sections after them have other tables.
 """
 
 from __future__ import annotations

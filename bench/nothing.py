@@ -1,6 +1,7 @@
-"""A Python sink that does nothing: what Spark costs with any Python sink.
+"""A Python data source that discards all rows. It shows the cost of Spark with any Python sink.
 
-Owns: the data source ``nothing``, batch and stream, with Arrow writers as kprod's.
+The data source has the name ``nothing``. It supports batch and stream, with Arrow writers like the
+writers of kprod.
 """
 
 from __future__ import annotations

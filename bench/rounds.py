@@ -1,12 +1,14 @@
-"""Rounds of contenders in turn, and what the machine did meanwhile.
+"""Runs contenders in turn, in rounds, and repeats a round that another process has disturbed.
 
-Owns: the order of the rounds, a warm-up that is not counted, and the check of each round: a loop
-that always does the same runs before and after it, and a round around which that loop became slower
-was disturbed, and is run again. Never: what a contender does, a figure.
+This module determines the order of the contenders in each round. Before the first round, each
+contender runs once for warming up, which is not counted. Before and after each round, a loop runs
+that always does the same. If the loop was slower than at its best, the round was disturbed. A
+disturbed round is run again, up to a limit. This module does not know what a contender does.
 
-Both of the loop's times count: CPU (the processor itself was slower, or its caches were another's)
-and wall (others had the processor). The steal that the hypervisor reports, and the load, are said
-beside the figures; on a shared machine neither is ever zero.
+Both times of the loop count. A longer CPU time means that the processor itself was slower, or that
+other processes used its caches. A longer wall time means that other processes used the processor.
+The steal time of the hypervisor and the load are shown beside the figures. On a shared machine,
+neither is ever zero.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""docs/cli.md: every command of ``kprod`` with its options, from the commands' own help.
+"""Generates the lines of docs/cli.md: every command of ``kprod`` with its options.
 
-Owns: the page's lines. Run by generate_docs.py. It reads only those attributes of
-Typer's commands that all its versions have.
+The texts are the help texts of the commands. ``generate_docs.py`` runs this module. The module
+reads only attributes that commands have in every supported version of Typer.
 """
 
 from __future__ import annotations

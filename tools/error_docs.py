@@ -1,7 +1,7 @@
-"""docs/errors.md, and a page of the site for each code, from the tables of errors.
+"""Generates docs/errors.md, and a page of the site for each error code.
 
-Owns: their text. Never: what an error means (``cli/errors.toml``, ``base/errors.py``). The pages
-are made with the site, and are not in the repository.
+The texts come from the tables of errors: ``cli/errors.toml`` and ``base/errors.py`` define the
+meaning of a code. The pages of the codes are built with the site, and are not in the repository.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Figures within pages that are written by hand, out of bench/HISTORY.md.
+"""Writes measured figures into the pages of :data:`PAGES`, which are otherwise written by hand.
 
-Owns: what is between ``<!-- figure: NAME -->`` and ``<!-- / -->``. Never: the figures themselves,
-which are those of docs/benchmarks.md (``pictures/bars.py``).
+A figure replaces the text between ``<!-- figure: NAME -->`` and ``<!-- / -->``. The figures come
+from bench/HISTORY.md. ``pictures/bars.py`` computes them, also for docs/benchmarks.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The digest of the package's files for its wheel, for hatchling (pyproject.toml).
+"""Adds a file with the digest of the package's files to the wheel. hatchling calls this hook.
 
-Owns: the file that ``package_digest.py`` reads where the wheel is installed. Never: the digest.
+``package_digest.py`` computes the digest. In an installed package, it reads this file, so that it
+need not read all other files. pyproject.toml names the hook.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The README and the addresses of the package's metadata, for hatchling (pyproject.toml).
+"""Creates the README and the links in the metadata of the package. hatchling calls this hook.
 
-Owns: what a package index shows. An index has no files beside the README, so links lead to the site
-of ``documentation.py``; while there is none, they are words, and pictures are left out.
+A package index shows this README and no other file of the repository. So links to other files are
+changed to links to the documentation site, which ``base/documentation.py`` names. While no site is
+named, such a link becomes plain text, and pictures are left out. pyproject.toml names the hook.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""A plot of a notebook as a picture of the site: an SVG that takes the page's colours.
+"""Converts the plot of a notebook to an SVG for the site.
 
-Owns: matplotlib's settings for it, and what is done with its SVG. Colours become variables, which a
-reader's scheme sets (light or dark; the site's stylesheet sets them again for its own switch), and
-ids are the picture's own, so that several can be in one page.
+This module has the settings of matplotlib for such a plot, and changes the SVG that matplotlib
+writes. Its colours become CSS variables: their values depend on the reader's colour scheme (light
+or dark), which the site's own switch can override. Its ids get a prefix that is different for each
+picture, because a page can have several pictures.
 """
 
 from __future__ import annotations

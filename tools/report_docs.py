@@ -1,6 +1,7 @@
-"""docs/reports.md and the JSON Schema of a report, out of the fields that the code declares.
+"""Generates docs/reports.md and the JSON Schema of a report from the fields that the code declares.
 
-Owns: their text. Never: a field's meaning (``datasource/report/write_report.py``).
+``datasource/report/write_report.py`` has the description of each field. This module has the other
+text of the page.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What mkdocs calls when it builds the site (mkdocs.yml, hooks): the search.
+"""Sets how a search on the site finds a page. mkdocs calls this hook for each page (mkdocs.yml).
 
-Owns: how much a page counts in a search, and by which other words it is found. Never: the text of
-a page.
+A page has a weight in the search, and words by which it is also found. The visible text of the page
+is not changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The table of types in docs/formats.md, out of the code that matches columns with schemas.
+"""Generates the table of types in docs/formats.md.
 
-Owns: what is between ``<!-- types -->`` and ``<!-- / -->``. Never: what is accepted: each format is
-tried with each type.
+The table replaces the text between ``<!-- types -->`` and ``<!-- / -->``. To find the accepted
+types, this module gives a column of each type to each format.
 """
 
 from __future__ import annotations

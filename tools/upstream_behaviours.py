@@ -1,9 +1,10 @@
-"""docs/upstream-behaviours.md: the behaviours that Kafka's own test suites check, and our tests.
+"""Generates docs/upstream-behaviours.md: behaviours that Kafka's own tests check, and our tests.
 
-Owns: the list of behaviours by the names of Kafka's tests (apache/kafka, clients/src/test), the
-reasons why some of them do not apply here, and the search for our tests. The docstring of our test
-begins with the name of Kafka's test. generate_docs.py runs this module. It fails on a behaviour
-that has neither a test nor a reason, and on a name that is not in the list.
+This module has the list of the behaviours by the names of Kafka's tests (apache/kafka,
+clients/src/test), and the reasons why some of them do not apply here. It finds our tests by their
+docstrings: the docstring begins with the name of Kafka's test. ``generate_docs.py`` runs this
+module. It fails if a behaviour has neither a test nor a reason, or if one of our tests has a name
+that is not in the list.
 """
 
 from __future__ import annotations

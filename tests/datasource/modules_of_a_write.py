@@ -1,8 +1,8 @@
-"""The rooms of the package that a write imports, with the reason for each, and how it is measured.
+"""Measures which modules of the package a write imports, and reads the reasons for each room.
 
-Owns: ``modules_of_a_write.toml``, which ``docs/design/modules-of-a-write.md`` shows. A write has
-three Python processes: Spark plans a batch in one, a task writes in another, and the commit runs in
-a third.
+A *room* is a folder of the package. The reasons are in ``modules_of_a_write.toml``, which
+``docs/design/modules-of-a-write.md`` shows. A write has three Python processes: Spark plans a batch
+in the first process, a task writes in the second, and the commit runs in the third.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A standalone Spark cluster on this machine: a master and workers of Spark's own classes.
 
-Owns: starting them on free ports of the loopback, jobs on them by ``spark-submit``, and their end,
-by their own ids. (``start-master.sh`` and ``start-worker.sh`` run these classes; the pip
-distribution of PySpark leaves the scripts out.)
+This module starts the processes on free ports of the loopback interface, submits jobs with
+``spark-submit``, and ends each process by its id. ``start-master.sh`` and ``start-worker.sh`` would
+run the same classes, but PySpark's pip package does not have these scripts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""One life: the real producer over the simulated network, its writer doing what the script says.
+"""Runs the real producer over the simulated network, with a writer that follows a script.
 
-Owns: what is put together, what the writer does, its answers (:class:`Ledger`). What must be
-true of it is in ``invariants.py``.
+One such run is a *life*. This module creates the components, performs the writer's steps, and
+records the answers that the writer gets (:class:`Ledger`). ``invariants.py`` has the conditions
+that must hold after a life.
 """
 
 from __future__ import annotations
