@@ -235,8 +235,8 @@ class TransactionClient(AdminClient):
 
         Returns None before the first successful :meth:`older_than`, and if brokers do not support
         ListTransactions by age. Also returns None before the first call of :meth:`leaderless` with
-        a transaction, because this client then does not know the topics of transactions. The same
-        holds if the last transactions wrote to more than 100 topics.
+        a transaction, because this client then does not know the topics of transactions. Also
+        returns None if the last transactions wrote to more than 100 topics.
         """
         if not self._list_ages or not self._written:
             return None

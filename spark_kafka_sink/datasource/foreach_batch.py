@@ -368,8 +368,9 @@ class _MicroBatch:
 
     def check(self, written: Written, *, whole: bool) -> None:
         """Raises ConfigError if this process has written other DataFrames under this name and batch
-        id. Such a write would count as a repetition of the earlier write, and its rows would be
-        lost. ``whole`` is true if ``written`` has all DataFrames of the batch.
+        id. The new write would count as a repetition of the earlier write, and its rows would be
+        lost. ``written`` describes the DataFrames of the new write. ``whole`` is true if these are
+        all DataFrames of the batch.
 
         If the user has set verifyReplays=false, and the query of the write is unknown, nothing is
         checked.

@@ -36,8 +36,8 @@ class _Waiter:
 
 
 class SharedBuffer:
-    """A buffer of encoded records, of which several batches contain memoryviews. ``views`` is the
-    number of these memoryviews.
+    """A buffer of encoded records. Several batches can contain memoryviews of parts of the buffer.
+    ``views`` is the number of these memoryviews.
 
     The pool counts all ``size`` bytes of the buffer until ``views`` is 0. The accumulator's lock
     guards ``views``.

@@ -149,7 +149,7 @@ def prepared_transactions(
     """The prepared transaction of each task that wrote a row.
 
     Raises CommitError if a transaction can't belong to its task. Without this check, a forged
-    commit message could end another client's transaction with the rights of this client.
+    commit message could end another client's transaction with the rights of the driver.
     """
     found: dict[str, PreparedTransaction] = {}
     for index, message in enumerate(messages):

@@ -21,8 +21,8 @@ class BackfillStep:
     - ``bytes`` are the bytes of the step's keys and values.
     - ``seconds`` is the duration of the write.
     - ``share``, from 0 to 1, is the fraction of all rows that this step and the steps before it
-      have written. It is estimated from the rows that were counted for the plan, or from the
-      ranges.
+      have written. It is estimated from the rows that were counted for the plan. If the rows were
+      not counted, all ranges of the plan count the same, and so do all slices of a range.
     """
 
     version: int

@@ -164,8 +164,8 @@ class Metrics:
     """Passes the values of reports and of Spark's progress to the metrics libraries, with a limited
     number of label values.
 
-    Spark calls a listener's methods one after the other. Only the figures of running tasks come
-    from a separate thread.
+    Spark calls a listener's methods one after the other, on one thread. The figures of running
+    tasks come from a separate thread, so a lock (``_lock``) guards the label values.
     """
 
     libraries: tuple[MetricsLibrary, ...]

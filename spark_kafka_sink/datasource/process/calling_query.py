@@ -36,7 +36,7 @@ class CallingQuery:
 
     ``id`` is the query's id, or empty if the query is unknown. ``run`` differs for each run of a
     query, and is the same for all writes of one run. ``run`` is empty outside of a query.
-    ``session`` identifies the DataFrame's session.
+    ``session`` identifies the session of the DataFrame that the function writes.
     """
 
     id: str = ""

@@ -231,8 +231,8 @@ def report_of_attempt(
 ) -> WriteReport:
     """Creates the report of a failed task attempt, which :func:`with_attempts` or
     :func:`with_failures` later adds to the batch's report. ``attempt`` has the figures of the
-    attempt up to its failure. The text of a foreign error is left out, because it may contain data
-    of a row.
+    attempt up to its failure. If ``error`` is not an exception of this package, its text is left
+    out, because the text may contain data of a row.
     """
     batch_id = attempt.identity.batch_id
     if not isinstance(error, KafkaError):

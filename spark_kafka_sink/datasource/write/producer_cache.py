@@ -5,8 +5,9 @@ open after a task, for a later task. A warm producer has open connections, a pro
 metadata, so a micro-batch does not request them again. Spark stops workers that are idle for a
 minute, so no timer is needed here. Rules:
 
-- The key is the whole effective ProducerConfig. Two writes that differ in one option never share a
-  producer. With exactly-once, the key includes the transactional id (``transactional_producers``).
+- The key of the cache is the whole effective ProducerConfig. Two writes that differ in one option
+  never share a producer. With exactly-once, the key includes the transactional id
+  (``transactional_producers``).
 - A producer in use is not in the cache. :meth:`ProducerCache.keep` takes a producer back only if
   the producer can be used again, and frees the producer's buffers and timers.
 - The cache keeps at most two idle producers with transactions, and two without. If there are more

@@ -41,9 +41,12 @@ def find_least_loaded_node(
     """Chooses a node for a request. ``offset`` is the index of the node with which the search
     begins.
 
-    The first of these nodes is chosen: a connected node without requests in flight; the connected
-    node with the fewest requests in flight; a connecting node; among the disconnected nodes whose
-    backoff is over, the node whose last connection attempt is the oldest.
+    Chooses the first of these nodes that exists:
+
+    1. a connected node without requests in flight;
+    2. the connected node with the fewest requests in flight;
+    3. a connecting node;
+    4. of the disconnected nodes after their backoff, the node with the oldest connection attempt.
     """
     any_ready = False
     ready: Node | None = None

@@ -262,9 +262,9 @@ class NetworkClient:
         The results are handled in Java's order: sent requests, received responses, disconnects, new
         connections, ApiVersions requests, timeouts, rebootstrap, callbacks.
 
-        If a request could not be sent (no common version), this call returns the failure of this
-        request without waiting. If ``timeout_ms`` is NEVER and no request is in flight, only an
-        event of a socket or :meth:`wakeup` ends the call.
+        If a request could not be sent because there is no common version, this call returns the
+        failure of this request without waiting. If ``timeout_ms`` is NEVER and no request is in
+        flight, only an event of a socket or :meth:`wakeup` ends the call.
         """
         if self._aborted_sends or self._state is not _State.ACTIVE:
             return self._poll_aborted()

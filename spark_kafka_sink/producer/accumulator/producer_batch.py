@@ -119,8 +119,8 @@ class ProducerBatch:
 
     * ``generation``: the number of the batch. A producer numbers its batches 1, 2, 3 and so on, in
       the order of their creation.
-    * ``lineage``: the ``generation`` of the batch from which this batch was split. If the batch was
-      not split from another batch, its own ``generation``.
+    * ``lineage``: the ``generation`` of the batch from which this batch was split. For a batch that
+      was not split from another batch, ``lineage`` is its own ``generation``.
     * ``raw_size``: the size of the encoded records before compression.
     * ``pool_size``: the bytes of the BufferPool that belong to this batch, including the bytes that
       it views.

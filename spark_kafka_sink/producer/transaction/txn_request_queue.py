@@ -235,9 +235,11 @@ class TxnRequestQueue:
         """Returns True if the queued EndTxn ``end`` must be sent. Called when every batch of the
         transaction has its outcome.
 
-        Returns False in two cases. In a transaction of version 1 with an unknown outcome, this
-        method queues InitProducerId instead (see the module docstring). If no broker knows the
-        transaction, this method completes the transaction without a request.
+        Returns False in two cases. The first case: ``end`` aborts a transaction of version 1, and
+        a batch has failed with an unknown outcome, or AddPartitionsToTxn got no definite response.
+        This method then queues InitProducerId instead (see the module docstring). The second case:
+        no broker knows the transaction. This method then completes the transaction without a
+        request.
         """
         identity, transaction = self._identity, self._identity.transaction
         unclear = transaction.add_unclear or self._sequences.has_unresolved

@@ -97,9 +97,9 @@ class Finding:
 class BadRows:
     """The rows of an Arrow batch that can't be sent.
 
-    ``rows`` is the number of rows of the batch. ``found`` has the findings. ``which`` is an int64
-    array with a number for each row: 0 if the row is good, otherwise i for the finding ``found[i -
-    1]``.
+    ``rows`` is the number of rows of the batch. ``found`` has the findings: reasons, each with the
+    text of the error. ``which`` is an int64 array with a number for each row: 0 if the row is good,
+    otherwise i for the finding ``found[i - 1]``.
 
     If this object is created with None in place of ``rows``, it collects no rows. Then
     :meth:`refuse` raises an error for the first bad row. ``topic`` is the topic for the message of
@@ -122,8 +122,8 @@ class BadRows:
     def refuse(
         self, rows: Mask, reason: Reason, text: str, column: str = "", hint: str | None = None
     ) -> None:
-        """Notes that the rows in the mask ``rows`` can't be sent. A row that already has a finding
-        keeps that finding.
+        """Notes that the rows in the mask ``rows`` can't be sent, because of ``reason``. A row that
+        was already refused keeps its earlier reason.
 
         ``text`` is the sentence for all these rows. ``column`` is the column's name for the
         message, and is empty if ``text`` already has the name. If this object collects no rows,

@@ -6,9 +6,9 @@ Connect's headers ``__connect.errors.*``, headers of this package, and those par
 value, timestamp and headers that can be sent.
 
 The row's own headers come first, then the headers about the error. If the row already has a header
-with the same name, both headers are kept, and the last one counts, as in Connect. Some headers have
-the same value for all rows with the same finding (``bad_rows``). Other headers have a separate
-value for each row.
+with the same name, both headers are kept, and the last one counts, as in Connect. A *finding* is a
+reason with its error text (``bad_rows``). Some headers have the same value for all rows with the
+same finding. Other headers have a separate value for each row.
 
 This module does not choose the rows (``bad_rows`` does), send dead letters, or limit their number.
 """
