@@ -176,8 +176,9 @@ class RefreshRule:
     refreshed.
 
     ``window_factor`` is the share of the token's lifetime after which the token is refreshed.
-    ``window_jitter`` is the maximum of a random share that is added. The token is refreshed at the
-    earliest after ``min_period_seconds``, and at least ``buffer_seconds`` before it expires.
+    ``window_jitter`` is the maximum of a random share that is added. The token is not refreshed
+    before ``min_period_seconds`` are over, and not later than ``buffer_seconds`` before it expires.
+    If the token's lifetime is shorter than both together, the last rule does not apply, as in Java.
     """
 
     window_factor: float
