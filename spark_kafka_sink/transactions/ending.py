@@ -20,8 +20,9 @@ of ``lease.py``. As long as no transaction is known to be committed or aborted, 
 these rules:
 
 - It sends EndTxn(commit) only at ages below timeout - 3m/8.
-- It sends EndTxn(abort) only at ages between timeout - m/4 and timeout - m/8.
-- Between these ages it sends nothing for m/8, so that each earlier EndTxn has time to arrive.
+- It sends nothing at ages from timeout - 3m/8 to timeout - m/4. So each earlier EndTxn has m/8 to
+  arrive.
+- It sends EndTxn(abort) only at ages from timeout - m/4 to timeout - m/8.
 
 So when B begins to abort, A has sent nothing for m/8, and B sees all transactions that A has
 committed. If A has committed at least one transaction, both drivers commit the others, at any age.

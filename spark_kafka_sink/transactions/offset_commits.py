@@ -106,7 +106,9 @@ def _error_in_offsets(
     """Creates the function that returns the error code of a TxnOffsetCommit response.
 
     If one partition has an error that can be retried, the function returns this error for the whole
-    request. The whole request is then sent again.
+    request. The whole request is then sent again. For any other error of a partition, the function
+    raises the exception of the error. A partition that the cluster does not have is such an error
+    after 5 seconds. Without errors, the function returns NONE.
     """
     unknown_until: int | None = None
 

@@ -6,10 +6,10 @@ transactions of a run that can't commit any more: ``CommitState.standing`` has t
 The second kind are transactions of the run that performs the sweep.
 
 An orphan blocks every read_committed consumer of its partitions until it times out.
-``TransactionClient.abort_exactly`` aborts an orphan. With transactions of version 2, it sends
-EndTxn with the producer id and epoch that the coordinator reports. So if the request arrives when
-the id has a newer epoch, it has no effect. With version 1, it sends InitProducerId, which aborts
-any open transaction of the id. This is safe, because no task uses the id of an orphan again
+``TransactionClient.abort_exactly`` aborts an orphan. With transactions of version 2, this method
+sends EndTxn with the producer id and epoch that the coordinator reports. An EndTxn that arrives
+when the id has a newer epoch has no effect. With version 1, the method sends InitProducerId, which
+aborts any open transaction of the id. This is safe, because no task uses the id of an orphan again
 (``datasource/exactly_once/transactional_producers.py``).
 
 With transactions of version 2, the first Produce of an attempt opens its transaction. Until then

@@ -10,9 +10,9 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 
 
 def check_own_code(config: SinkConfig, *, on_driver: bool) -> int:
-    """Imports the user's classes and functions that options name, and returns their number:
-    progress listeners, interceptors and a partitioner. With ``on_driver``, also the report
-    listeners, which only the driver calls.
+    """Imports the user's classes and functions that options name: progress listeners, interceptors
+    and a partitioner. With ``on_driver``, this function also imports the report listeners, which
+    only the driver calls. Returns the number of the imported classes and functions.
 
     Creates no instance of a class. Raises ConfigError for a name that can't be imported.
     """

@@ -274,7 +274,8 @@ def with_partitions(
     partition is in the column ``partition`` of the result. In ``batches``, the last column has a
     hash of the row. In the result, the last column has the number of the task instead.
 
-    Raises DataError for a row if the write would refuse its key or its partition.
+    ``places`` is the text of a :class:`Places` object from the driver. ``tasks`` is the number of
+    tasks. Raises DataError for a row if the write would refuse its key or its partition.
     """
     import numpy as np
 

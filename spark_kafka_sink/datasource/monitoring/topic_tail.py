@@ -34,7 +34,8 @@ class TopicTail:
 
         Incomplete and unreadable records are skipped. Each record has the sums since the start of a
         stage, so the next record of the stage contains the sums of a skipped record too. Raises
-        AuthorizationError, KafkaTimeoutError, and the errors of a missing topic.
+        AuthorizationError if a right is missing. Raises KafkaTimeoutError if the topic is missing,
+        or if the leader of the partition does not respond in time.
         """
         deadline_ms = self._client.deadline(timeout_ms)
         if self._next is None:

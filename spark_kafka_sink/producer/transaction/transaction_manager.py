@@ -281,9 +281,9 @@ class TransactionManager:
         (``EndTxnRequest``). Closing the producer leaves the transaction open. If nobody ends the
         transaction, brokers abort it after transaction.timeout.ms.
 
-        Raises IllegalStateError if there is no transaction, if nothing was written in the
-        transaction, or if a record is not acknowledged (flush first). If the transaction has
-        failed, raises its error.
+        The caller must first wait until all records are acknowledged. Raises IllegalStateError if
+        there is no transaction, if nothing was written in the transaction, or if a record is not
+        acknowledged. If the transaction has failed, raises its error.
         """
         identity = self._identity
         with identity.lock:
