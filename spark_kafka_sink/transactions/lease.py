@@ -28,8 +28,9 @@ _LONGEST_MS: Final = 15_000
 def margin_ms(timeout_ms: int) -> int:
     """The part of transaction.timeout.ms that remains for the driver's commit, in milliseconds.
 
-    It is a tenth of transaction.timeout.ms, but at least 30 s and at most a half. These numbers are
-    not measured: they were chosen by judgement.
+    It is a tenth of transaction.timeout.ms, but at least 30 s. If 30 s are more than half of
+    transaction.timeout.ms, it is that half. These numbers are not measured: they were chosen by
+    judgement.
     """
     return max(timeout_ms // 10, min(_MARGIN_MS, timeout_ms // 2))
 

@@ -178,7 +178,8 @@ class RefreshRule:
     ``window_factor`` is the share of the token's lifetime after which the token is refreshed.
     ``window_jitter`` is the maximum of a random share that is added. The token is not refreshed
     before ``min_period_seconds`` are over, and not later than ``buffer_seconds`` before it expires.
-    If the token's lifetime is shorter than both together, the last rule does not apply, as in Java.
+    If the token's lifetime is not longer than both times together, only ``window_factor`` and
+    ``window_jitter`` count, as in Java.
     """
 
     window_factor: float
