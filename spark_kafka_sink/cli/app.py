@@ -225,8 +225,8 @@ def check(
     Without --exactly-once, the command changes nothing. With --exactly-once, it creates a test
     topic, and deletes it at the end. If the file or -o sets deliveryGuarantee=exactly-once, the
     command also checks the rights and the topic that transactions need. Exit codes: 0 no step
-    failed, 1 a step failed, or exactly-once was not tried with --exactly-once, 2 the options are
-    wrong.
+    failed, 1 a step failed, or --exactly-once was given and exactly-once could not be tried, 2 the
+    options are wrong.
     """
     from spark_kafka_sink.cli import check as work
 

@@ -128,9 +128,8 @@ class TransactionPlan:
 
     def check_digest(self) -> None:
         """Raises CommitError if the batch is already done, but with other source offsets than this
-        query's checkpoint has for it.
-
-        In that case the checkpoint was copied or restored, or belongs to another query.
+        query's checkpoint has for the batch. A checkpoint that was copied or restored, or that
+        belongs to another query, has other offsets.
         """
         here, there = self.digest, self._done_digest
         if not here or not there or here == there:
