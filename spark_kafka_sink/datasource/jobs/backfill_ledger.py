@@ -324,8 +324,8 @@ class Ledger:
         For this, the method takes over the key under which the rows of all steps are committed. If
         an earlier run has decided to commit the step, this decision is first carried out. After the
         takeover, the commit log refuses every commit of an earlier run. So a step that is not
-        written by then is never written. Raises SupersededError if other drivers write this key at
-        the same time.
+        written by then is never written. Raises SupersededError if other drivers keep writing this
+        key meanwhile.
         """
         self._owned(caller, lambda progress: progress)
         run = uuid.uuid4().hex

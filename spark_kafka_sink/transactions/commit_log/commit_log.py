@@ -414,8 +414,8 @@ class _ConfirmedError(Exception):
     """Raised inside :meth:`LogSession.confirm` after the state of the session was confirmed as the
     newest. The exception makes :meth:`LogSession.write` abort the transaction that it has begun.
 
-    When the exception is raised, the partition's leader has accepted the record of this write. The
-    leader would refuse a record of a session that another process has fenced. The offsets before
+    When the exception is raised, the partition's leader has accepted the record of this write.
+    Brokers would refuse a record of a session that another process has fenced. The offsets before
     the record were checked, too, so no record of the key is missing in the session's state.
     """
 
