@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 #: transactions. With two, a stream that writes to two clusters keeps both producers.
 CAPACITY = 2
 
-#: The time limit in ms for closing an evicted producer. The producer has nothing in flight, so only
-#: a stuck socket takes that long.
-EVICTION_CLOSE_MS = 1_000
+#: The time limit in ms for closing a producer that the cache does not keep after its task. All its
+#: rows are acknowledged.
+CLOSE_MS = 1_000
 
 ProducerFactory = Callable[[ProducerConfig, Cluster | None], "KafkaProducer"]
 
@@ -76,7 +76,7 @@ class ProducerCache:
             useless = [c for c in self._idle if wanted is not None and _replaces(wanted, _id_of(c))]
             closing = [self._idle.pop(c) for c in useless]
         for old in closing:
-            close(old)
+            close(old, 0)  # at most DescribeTransactions is in flight, whose response nobody needs
         if found is None or found.reusable:
             return found
         close(found, 0)  # it failed while it was idle (its sender ended): it had no rows
@@ -97,7 +97,7 @@ class ProducerCache:
             if len(alike) > self._capacity:
                 closing.append(self._idle.pop(max(alike, key=_number)))
         for old in closing:
-            close(old)
+            close(old, 0)  # at most DescribeTransactions is in flight, whose response nobody needs
 
     def close(self) -> None:
         """Closes every idle producer. Prepared transactions stay prepared. Used in tests only: when
@@ -117,11 +117,13 @@ def _id_of(config: ProducerConfig) -> TransactionalId | None:
 def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
     """Whether a kept producer with the id ``other`` will not be used again, because a task takes
     the id ``wanted``. That is so if both ids are equal, or if they belong to different runs of the
-    same key of the commit log.
+    same key of the commit log, or to different generations of that key. (The first batch of a run
+    has the generation of the run before it.)
     """
-    return other is not None and (
-        other == wanted or (other.key == wanted.key and other.run != wanted.run)
-    )
+    if other is None or other == wanted:
+        return other is not None
+    one, two = (wanted.run, wanted.planned), (other.run, other.planned)
+    return other.key == wanted.key and one != two
 
 
 def _number(config: ProducerConfig) -> int:
@@ -170,7 +172,7 @@ class CachedProducers:
         close(producer, 0)
 
 
-def close(producer: KafkaProducer, timeout_ms: int = EVICTION_CLOSE_MS) -> None:
+def close(producer: KafkaProducer, timeout_ms: int = CLOSE_MS) -> None:
     """Closes a producer. Never raises, because an error of closing changes nothing: if the task
     succeeded, its rows are acknowledged already, and if it failed, the caller raises the cause.
     """
