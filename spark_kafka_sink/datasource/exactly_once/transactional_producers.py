@@ -277,8 +277,10 @@ class TransactionalProducers:
         has used the id before.
         """
         begun, self._begun = self._begun, None
-        if begun is not None:
+        if begun is not None and begun.reusable:
             return begun, True
+        if begun is not None:
+            self.discard(begun)  # a request of begin has failed, perhaps long before the first row
         self._id, is_used = self._ids.next()
         warm = self._warm_of(self._id)
         return warm or self._factory(self._config, self._cluster), is_used

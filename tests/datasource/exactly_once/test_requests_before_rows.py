@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.base.errors import ErrorCode, KafkaError
-from tests.datasource.exactly_once.transaction_plans import RUN
+from spark_kafka_sink.base.errors import AuthorizationError, ErrorCode
+from tests.datasource.exactly_once.transaction_plans import RUN, plan
 from tests.datasource.exactly_once.worker_tasks import Tasks
 from tests.fakes.fake_cluster import FOREVER
-from tests.fakes.producer_world import ProducerWorld, texts
+from tests.fakes.producer_world import INIT, ProducerWorld, texts
 
 DESCRIBE = 65
 pytestmark = pytest.mark.simulated
@@ -118,20 +119,84 @@ def test_an_id_that_was_not_committed_is_found_before_the_rows(
 
 
 @pytest.mark.parametrize("values", [["a"], []])
-def test_a_refused_request_fails_only_a_task_with_rows(
-    world: ProducerWorld, values: list[str]
+@pytest.mark.parametrize(
+    "code", [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_SERVER_ERROR]
+)
+def test_a_request_refused_before_the_rows_fails_no_task(
+    world: ProducerWorld, code: ErrorCode, values: list[str]
 ) -> None:
+    """The rows may come minutes later, when brokers accept the request."""
     tasks = warm(world)
-    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     refused = world.cluster.control.answer(DESCRIBE, code, times=1)
-    if values:
-        with pytest.raises(KafkaError, match=code.name):
-            tasks.run(values, batch_id=1)
-    else:
-        assert tasks.run(values, batch_id=1) is None
-        world.scheduler.sleep(50)
-    assert refused.fired == 1
-    prepared = tasks.run(["a"], batch_id=1)
+
+    def late() -> Iterator[str]:
+        world.scheduler.sleep(600_000)
+        assert refused.fired == 1
+        yield from values
+
+    prepared = tasks.run(late(), batch_id=1) or tasks.run(["a"], batch_id=1)
     assert prepared.transactional_id == id_of(tasks, 1 if values else 0)
     world.end(prepared)
     assert world.values() == texts("a", "first")
+
+
+def test_a_request_that_is_refused_again_fails_the_task(world: ProducerWorld) -> None:
+    """With the error of the request, not with the error of a producer that had failed before."""
+    tasks = warm(world)
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    refusals = [world.cluster.control.answer(api, code, FOREVER) for api in (DESCRIBE, INIT)]
+
+    def late() -> Iterator[str]:
+        world.scheduler.sleep(50)
+        yield "a"
+
+    with pytest.raises(AuthorizationError, match=code.name):
+        tasks.run(late(), batch_id=1)
+    assert [fault.fired for fault in refusals] == [1, 1]
+
+
+# --- the cache of producers --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+def test_a_worker_keeps_the_producers_of_its_two_tasks(
+    world: ProducerWorld, takes_over: bool
+) -> None:
+    """Also after the first batch of a run, whose ids have the generation of the run before it."""
+    tasks = Tasks(world)
+    for batch in range(6):
+        for prepared in [tasks.run([f"{batch}{x}"], batch_id=batch) for x in "ab"]:
+            world.end(prepared)
+        tasks.done(batch)
+        if batch == 0 and takes_over:
+            state = replace(tasks.plan.state, generation=tasks.plan.state.generation + 1)
+            tasks.plan = replace(tasks.plan, state=state)
+    assert tasks.made == (4 if takes_over else 2)
+
+
+@pytest.mark.parametrize("changes", ["run", "options", "three keys"])
+def test_a_producer_that_is_not_kept_closes_without_a_response(
+    world: ProducerWorld, changes: str
+) -> None:
+    """Its coordinator is silent, and the task of another run, key or config needs nothing of it."""
+    tasks = warm(world)
+    plans = {key: plan(key=key) for key in ("q", "r")}
+    if changes == "three keys":
+        first, tasks.plan = tasks.plan, plans["q"]
+        world.end(tasks.run(["first"]))
+        done = replace(plans["q"], state=replace(plans["q"].state, last_done=0))
+        tasks.plan = first
+    lost = world.cluster.control.drop(DESCRIBE, FOREVER, processed=False)
+    assert tasks.run([], batch_id=1) is None
+    if changes == "three keys":
+        tasks.plan = done
+        assert tasks.run([], batch_id=1) is None
+        tasks.plan = plans["r"]
+    elif changes == "options":
+        world.config = replace(world.config, linger_ms=1)
+    world.scheduler.sleep(5)
+    assert lost.fired
+    begun = world.scheduler.now
+    who = {"run_id": "another"} if changes == "run" else {}
+    tasks.run([] if changes == "options" else ["a"], batch_id=2, **who)
+    assert world.scheduler.now - begun < 100
