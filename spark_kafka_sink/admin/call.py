@@ -104,6 +104,7 @@ class Call(Generic[ResponseT]):
     * ``done``: True after a final response.
     * ``attempts``: how often a retry was scheduled, which determines the next backoff.
     * ``sent``, ``answered``: how often the request was sent, and how many responses arrived.
+    * ``answered_ms``: the time at which the last response arrived, on this process's clock in ms.
     * ``last_status``: the reason why the call is not ``done``, as a text. If the reason is an error
       code, ``last_code`` has this error code.
     """
@@ -120,6 +121,7 @@ class Call(Generic[ResponseT]):
     attempts: int = 0
     sent: int = 0
     answered: int = 0
+    answered_ms: int = 0
     last_status: str = "no answer"
     last_code: ErrorCode | None = None
 

@@ -497,6 +497,7 @@ class _Dispatcher:
             self._lost(call, now, _no_response(node, response))
             return
         call.answered += 1
+        call.answered_ms = now
         code = call.retry_code(response.body)
         if code is None:
             call.response = response.body

@@ -75,6 +75,9 @@ _ROUND_MS: Final = 2_000
 #: the id counts as old.
 _MISSED: Final = 3
 _CLUSTER_AGE_MS: Final = 100
+#: The leaders of a response of this age in ms are still believed. While another coordinator takes
+#: longer to respond, a partition may lose its leader, and Kafka then drops its marker.
+FRESH_MS: Final = 100
 _LEFT_OUT_MS: Final = 60_000
 #: The maximum number of remembered topics of the last check.
 _MOST_WRITTEN: Final = 100
@@ -437,7 +440,7 @@ class TransactionClient(AdminClient):
         topic was deleted, the partition is not in the result. The Metadata request is sent to a
         coordinator of ``found``, because another broker might not respond. ``beside`` has a
         Metadata request that :meth:`describe` has already sent. Its response is used if it is for
-        all topics of the transactions.
+        all topics of the transactions, and if it arrived in the last FRESH_MS.
         """
         written: defaultdict[str, set[int]] = defaultdict(set)
         for description in found.values():
@@ -451,6 +454,7 @@ class TransactionClient(AdminClient):
             beside is not None
             and beside.metadata is not None
             and written.keys() <= {*beside.topics}
+            and self.clock.now_ms() - beside.metadata.answered_ms <= FRESH_MS
         ):
             response = beside.metadata.response
         if response is None:
