@@ -156,10 +156,15 @@ def decides_next(goal: Goal, view: View) -> bool:
 
     The process may have kept a session of the log since its previous commit. The process uses this
     session again only if this function returns True, because only a write shows whether another
-    process has fenced the session. The function also returns True if the driver's own transactions
-    must be prepared before the decision.
+    process has fenced the session.
+
+    The function returns False for a batch with a report or with offsets. The driver's own
+    transactions, which have them, are prepared before the decision. So the fence would be found too
+    late: the batch may be done by then, and an error of the report's topic would hide that.
     """
-    return isinstance(next_step(goal, replace(view, own=())), Decide)
+    if isinstance(goal, CommitBatch) and goal.batch.report is None and goal.batch.offsets is None:
+        view = replace(view, own=())  # there are none to prepare
+    return isinstance(next_step(goal, view), Decide)
 
 
 # --- each goal ---------------------------------------------------------------------------------
@@ -378,8 +383,9 @@ def it_can_not_be_the_next_one(goal: CommitBatch, view: View) -> Step | None:
 
 def it_is_done(goal: CommitBatch, view: View) -> Step | None:
     """If a batch with this number is done already, the done batch is compared with the new batch.
-    If both are the same batch, the transactions of the new write are aborted, and the commit
-    succeeds. If the batches differ, the commit fails.
+    If both are the same batch, the transactions of the new write are aborted, and also the report
+    and the offsets that this commit may have prepared. Then the commit succeeds. If the batches
+    differ, the commit fails.
     """
     return _drop(goal, view) if goal.batch.number <= view.state.last_done else None
 
@@ -949,7 +955,7 @@ def _drop(goal: CommitBatch, view: View) -> Step:
     if refusal is not None:
         return refusal
     if view.is_aborted is None:
-        return AbortAll(batch.transactions)
+        return AbortAll((*batch.transactions, *view.prepared))
     # Others don't take over: the runs that such a state lists as superseded may decide.
     if owner.numbering is Numbering.MICRO_BATCHES:
         # The query id may be unknown. Two queries with one name and equal payloads would keep
