@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _LIST = """
 # Test vectors
 UtilsTest#testMurmur2
-  murmur2 returns the hashes of the Java client's vectors, and of its random arrays
+  murmur2 returns the same hashes as Java's method
 DefaultPartitionerTest#testKeyPartitionIsStable
   the partition of a key is (hash & 0x7fffffff) % count of all partitions
 Crc32CTest#testValue
@@ -64,7 +64,7 @@ KafkaProducerTest#testMetadataTimeoutWithMissingTopic
 KafkaProducerTest#testMetadataTimeoutWithPartitionOutOfRange
   an unknown topic or partition blocks for max.block.ms; the error has the brokers' reason
 KafkaProducerTest#testSendToInvalidTopic
-  an invalid topic name fails only its own record
+  outside of a transaction, an invalid topic name fails only its own record
 KafkaProducer#doSend
   the wait for metadata and the wait for memory together last at most max.block.ms
 KafkaProducerTest#testCommitTransactionWithRecordTooLargeException
@@ -111,9 +111,9 @@ RecordAccumulatorTest#testRetryBackoff RecordAccumulatorTest#testExponentialRetr
   the backoff of a retry counts from its last attempt and delays no other partition
 RecordAccumulatorTest#testExponentialRetryBackoffLeaderChange
 RecordAccumulatorTest#testReadyAndDrainWhenABatchIsBeingRetried
-  a newer leader ends the backoff after the last attempt
+  a newer leader epoch ends the current backoff of a batch; the next retry has a backoff again
 RecordAccumulator#insertInSequenceOrder
-  a retry goes to the head of the queue, in the order of sequences; a retry needs a sequence
+  a retry goes to the head of the queue; an idempotent producer keeps the order of sequences there
 RecordAccumulatorTest#testExpiredBatches RecordAccumulatorTest#testExpiredBatchSingle
 SenderTest#testExpiredBatchesInMultiplePartitions
   batches expire at delivery.timeout.ms, the oldest first
@@ -174,7 +174,7 @@ SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder
   after the first batch has failed, the others are sent again in order
 SenderTest#testCorrectHandlingOfOutOfOrderResponses
 SenderTest#testCorrectHandlingOfOutOfOrderResponsesWhenSecondSucceeds
-  responses out of order are handled correctly
+  the acknowledgement of a later batch completes an earlier batch that waits for its retry
 SenderTest#testCorrectHandlingOfDuplicateSequenceError
   a duplicate counts as a success
 SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached
@@ -312,18 +312,18 @@ TransactionManager#maybeUpdateTransactionV2Enabled
 TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal
 TransactionManagerTest#testForegroundInvalidStateTransitionIsRecoverable
   an illegal state transition is fatal on the network thread, and an error on the caller's thread
-# The coordinator of the tests' fake broker
+# The transaction coordinator, and the producer's requests to it
 TransactionCoordinatorTest#shouldReturnOkOnEndTxnWhenStatusIsCompleteCommitAndResultIsCommit
 TransactionCoordinatorTest#shouldAbortExpiredTransactionsInOngoingStateAndBumpEpoch
 TransactionCoordinatorTest#shouldUseLastEpochToFenceWhenEpochsAreExhausted
-  EndTxn and its retries, timeouts and fencing have the same results as in a real broker
+  in the tests' fake broker, EndTxn, its retries, timeouts and fencing end as in a real broker
 TransactionManagerTest#testHasOngoingTransactionSuccessfulCommit
 TransactionManagerTest#testHasOngoingTransactionAbortableError
   a transaction is ongoing from its begin to the response to its end, even after an abortable error
 SenderTest#testAbortTransactionAndReuseSequenceNumberOnError
   after an abort, the next transaction begins at sequence 0
 KafkaProducerTest#testCommitTransactionWithSendToInvalidTopic
-  an invalid topic forbids the commit
+  after a record for an invalid topic, its transaction can only be aborted
 # Network
 NetworkClientTest#testSendToUnreadyNode
   no request is sent to a node that is not ready
@@ -339,7 +339,7 @@ NetworkClientTest#testRequestTimeout NetworkClientTest#testDisconnectWithMultipl
 NetworkClientTest#testConnectionThrottling ClusterConnectionStatesTest#testThrottled
   a throttled node gets no request until the throttle time is over
 NetworkClientTest#testClose
-  only the connection of one node is closed
+  if the connection of one node is closed, the connections of other nodes stay open
 NetworkClientTest#testLeastLoadedNode
 NetworkClientTest#testLeastLoadedNodeProvideDisconnectedNodesPrioritizedByLastConnectionTimestamp
   the least loaded node is an idle node, or otherwise the node with the fewest requests in flight
@@ -414,8 +414,8 @@ BEHAVIOURS = _parsed(_LIST)
 NOT_HERE = {
     "SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequenceOf"
     "FutureBatchesIsAdjusted": (
-        "in a transaction no sequence is rewritten: the batches after it fail as well (rule R2 of"
-        " [the design](../DESIGN.md))"
+        "in a transaction, the batches after the failed batch fail too, and no sequence is"
+        " rewritten (rule R2 of [the design](../DESIGN.md))"
     ),
 }
 
@@ -425,12 +425,16 @@ _NAME = re.compile(r"\b[A-Z]\w*(?:\.\w+)?#\w+")
 def page_lines() -> Iterator[str]:
     """The lines of the page after its head."""
     shown_by = _tests_by_name()
-    yield "This page lists the behaviours that the test suites of Apache Kafka's Java producer"
-    yield "check, and the tests here that show the same behaviour. The docstring of a test here"
-    yield "begins with the name of Kafka's test (`class#method`). If Kafka has no such test, the"
-    yield "docstring begins with the name of the method in Java's client. A *batch* on this page is"
-    yield "a record batch: the records that a producer sends together to one partition. TV1 and TV2"
+    yield "This page lists behaviours of Apache Kafka's Java producer, and the tests here that show"
+    yield "the same behaviour. The column *Kafka* names the test of Kafka that checks the behaviour"
+    yield "(`class#method`). If Kafka has no such test, the column names the method of Java's client."
+    yield "The docstring of a test here begins with the same name. A *batch* on this page is a"
+    yield "record batch: the records that a producer sends together to one partition. TV1 and TV2"
     yield "are Kafka's two versions of transactions."
+    yield ""
+    yield "The page describes the producer of this package. The Spark sink uses this producer, but"
+    yield "waits differently for buffer memory, and counts `linger.ms` differently"
+    yield "([differences](migration.md#what-is-different))."
     for group, behaviours in BEHAVIOURS.items():
         yield from ("", f"## {group}", "", "| Kafka | behaviour | shown by |", "|---|---|---|")
         for text, *names in behaviours:
@@ -438,7 +442,7 @@ def page_lines() -> Iterator[str]:
             shown = ", ".join(f"`{test}`" for test in sorted(ours))
             reason = NOT_HERE.get(names[0])
             if reason is not None:
-                shown = f"not here: {reason}" + (f" ({shown})" if shown else "")
+                shown = f"different here: {reason}" + (f" ({shown})" if shown else "")
             yield f"| {', '.join(f'`{name}`' for name in names)} | {text} | {shown} |"
 
 
