@@ -319,7 +319,8 @@ class Read:
 class Open:
     """Step: open the key, which fences its earlier writers and reads its state.
 
-    First wait for a random time between 0 and ``up_to_ms``, but not longer than ``most_ms``.
+    First wait for a random time between 0 and ``up_to_ms`` milliseconds. If the random time is
+    longer than ``most_ms`` milliseconds, wait for ``most_ms``.
     """
 
     up_to_ms: int = 0
@@ -330,7 +331,8 @@ class Open:
 class Remove:
     """Step: fence the writers of the key, and remove its records without decoding them.
 
-    First wait for a random time between 0 and ``up_to_ms``, but not longer than ``most_ms``.
+    First wait for a random time between 0 and ``up_to_ms`` milliseconds. If the random time is
+    longer than ``most_ms`` milliseconds, wait for ``most_ms``.
     """
 
     up_to_ms: int = 0

@@ -235,8 +235,9 @@ def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | N
 
 def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
     """The transactions of the decided batch are all committed, or all aborted. Then the result is
-    written: DONE, the state before the decision, or the list `lost` of transactions that brokers
-    have aborted. If the log already has such a list, the call fails.
+    written to the log. If all are committed, the result is DONE. If all are aborted, the result is
+    the state before the decision. If brokers have aborted only some of them, the result is the list
+    `lost` of these transactions. If the log already has such a list, the call fails.
     """
     decision = view.state.decision
     if decision is None:
@@ -568,8 +569,9 @@ def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
 
 def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
     """The open transactions of the batch are aborted, and also the open transactions of all
-    superseded runs, which may not commit any more. After Spark has killed the tasks, the
-    transactions that are open by then are aborted, too.
+    superseded runs. The commit log refuses every commit of a superseded run. Tasks that still run
+    can open new transactions. So after Spark has had time to kill the tasks, the transactions that
+    are open then are aborted too.
     """
     # (Of a later plan: the log has lost records, and a state does not judge it.)
     late = frozenset(one for one in _undecided(view) if not _is_superseded(one, view.state))
@@ -720,8 +722,9 @@ def the_state_has_changed(goal: Reset, view: View) -> Step | None:
 
 def it_is_to_be_reset(goal: Reset, view: View) -> Step | None:
     """The state is replaced by an empty state with a higher generation, a number in the state. So
-    no batch that was planned before the reset can be committed. The key of a job without txnAppId
-    is removed instead. If this job still runs, it can then commit, even if its run was aborted. The
+    no batch that was planned before the reset can be committed. Exception: the key of a job without
+    txnAppId is removed, with its generation and its list of aborted runs. Without them, nothing
+    refuses a commit of this job. So if the job is still running, it can commit after the reset. The
     command's question to the operator says so.
     """
     state = None if _is_of_job(goal) else view.state.forgotten(view.wall_ms)

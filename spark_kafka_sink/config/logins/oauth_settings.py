@@ -243,7 +243,8 @@ def names_own_class(options: Mapping[str, object]) -> bool:
 
 def is_known_handler(name: str) -> bool:
     """Returns True if ``name`` is one of the Java callback handler classes for OAUTHBEARER that
-    this package replaces by its own code. ``name`` has no package prefix of a vendor.
+    this package replaces by its own code. The caller must have removed a vendor's prefix, such as
+    ``kafkashaded.``, from ``name`` with :func:`without_shading`.
     """
     return name in _ORDINARY or name == _AWS
 

@@ -221,7 +221,8 @@ def _no_login(reached: Reached, protocol: str) -> Step:
 
 def brokers(admin: AdminClient, probe: ConnectionProbe, cluster: Cluster, timeout_ms: int) -> Step:
     """Connects to the advertised addresses of up to 12 brokers, as the tasks' producers do. The
-    result is failed if a broker can't be reached, unless that broker is dead.
+    result is failed if a broker can't be reached. Exception: if the broker also disappears from the
+    cluster's metadata during the check, the broker is dead, and the result is only a warning.
     """
     limit_ms = min(timeout_ms, _ANSWER_MS)
     nodes = cluster.node_list()[:_MOST_ADDRESSES]

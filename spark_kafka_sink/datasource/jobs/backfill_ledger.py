@@ -287,9 +287,10 @@ class Ledger:
         self._write(_PROGRESS, released)
 
     def step(self, caller: Caller, end: int) -> Progress:
-        """Records the next step before it is written: the positions from ``Progress.at`` up to
-        ``end`` - 1, with a new version. Returns the progress with this step. Raises
-        IllegalStateError if another step is recorded.
+        """Records in the commit log which step the backfill writes next: the positions from
+        ``Progress.at`` up to ``end`` - 1, with a new version. The caller writes the rows of the
+        step to Kafka after this call. Returns the progress with this step. Raises IllegalStateError
+        if the log already has a step that :meth:`settle` or :meth:`fence` has not removed.
         """
         last_done = self._state_of(self._key).last_done
 

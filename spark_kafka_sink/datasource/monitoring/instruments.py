@@ -76,11 +76,12 @@ class Instrument:
 
     - ``field`` is the field of the report or of the progress. ``a.b`` is the field ``b`` of the
       object ``a``. ``a[].b`` is the field ``b`` of each object in the list ``a``: each object gives
-      a value. If the field is an object of numbers, each of its members gives a value. If ``field``
-      is empty, the value of each report or progress is 1.
-    - ``label_field`` is the field with the label's value. If ``field`` is in a list, so is
-      ``label_field``. If ``label_field`` is empty, the label's value is the name of the member that
-      gave the value.
+      a value. If the field is an object of numbers, each number in the object gives a value. If
+      ``field`` is empty, the value of each report or progress is 1.
+    - ``label_field`` is the field with the label's value. If ``field`` is ``a[].b``,
+      ``label_field`` is the name of another field of the objects in ``a``, such as ``c``. If the
+      metric has a label and ``label_field`` is empty, ``field`` is an object of numbers, and the
+      label's value is the name of the number in this object.
     - ``scale`` converts a value to ``unit``.
     - ``bounds`` are the upper bounds of a histogram's buckets, before the conversion by ``scale``.
       If the field is a list of numbers, the numbers are the counts of these buckets. The last

@@ -101,8 +101,9 @@ class InFlightBatches:
         return found
 
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
-        """Removes ``batches`` from the batches that wait for proof, and forgets the last response
-        to each of them. The caller has completed, failed or split these batches.
+        """Removes ``batches`` from the batches that wait for proof that they are in the log (see
+        the class), and forgets the last response to each of them. The caller has completed, failed
+        or split these batches.
         """
         if self._unproven or self._last_answers:
             for batch in batches:
