@@ -25,8 +25,8 @@ _MEANINGS = {
     WriteOutcome.NO_ROWS: "Exactly-once: the batch had no row, so there was nothing to commit.",
     WriteOutcome.PREPARED: "The write is one of several writes in a `transaction(...)` block. The"
     " end of the block commits or aborts all writes of the block together.",
-    WriteOutcome.FAILED: "The commit failed. With exactly-once, no row of the batch is visible. The"
-    " field `error` has the reason.",
+    WriteOutcome.FAILED: "All tasks succeeded, but the commit failed. With exactly-once, no row of"
+    " the batch is visible. The field `error` has the reason.",
     WriteOutcome.UNKNOWN: "Exactly-once: it is unknown whether the batch is committed. The next"
     " start of the query or job finds out, and ends the batch.",
     WriteOutcome.PARTIAL: "Exactly-once: brokers aborted a part of the batch after the decision to"
@@ -176,7 +176,8 @@ def to_pager(report):          # reportListeners=ops.reports:to_pager
 ```python
 from spark_kafka_sink import last_report
 
-report = last_report(query)    # the last batch of this query; last_report(spark): the last write
+report = last_report(query)    # the last batch of this query
+                               # (last_report(spark): the last write of the application)
 if report is not None:         # None: nothing was written yet
     print(report.outcome, report.rows, report.brokers)
     print(report.explain())    # why it failed, or what the tasks waited for most

@@ -97,7 +97,7 @@ class BrokerReport:
     aborted batch, the sums also cover the failed attempts that left a report.
     """
 
-    id: Annotated[int, Described("The node id; -1 if a batch had no known leader.")]
+    id: Annotated[int, Described("The node id; -1 for record batches without a known leader.")]
     requests: Annotated[
         int, Described("Produce requests to which the broker responded.", "requests")
     ]
@@ -397,7 +397,12 @@ class WriteReport:
 
     # -- rows ---------------------------------------------------------------------------------
     rows: Annotated[
-        int, Described("Rows that brokers have acknowledged, without dead letters.", "rows")
+        int,
+        Described(
+            "Rows that brokers have acknowledged, without dead letters. With acks=0: rows that"
+            " were sent.",
+            "rows",
+        ),
     ]
     rows_in: Annotated[
         int,
@@ -488,7 +493,7 @@ class WriteReport:
         int,
         Described(
             "Longest time from a record batch's first row until the batch was sent. After"
-            " kafka.delivery.timeout.ms a batch expires, and its task fails.",
+            " kafka.delivery.timeout.ms a record batch expires, and its task fails.",
             _MS,
         ),
     ]
