@@ -191,7 +191,7 @@ class CommitState:
 
     ``generation`` is a number that grows when another run takes over the key. ``run_id`` is the run
     that owns the key. It is empty if the owner was aborted. ``superseded`` are the run ids of
-    earlier owners and of aborted runs, which may not commit any more. ``take_over`` has the
+    earlier owners and of aborted runs, which can't commit any more. ``take_over`` has the
     generations before and after the last take-over, such as (5, 6). It is (0, 0) if they are not
     known.
 

@@ -173,7 +173,7 @@ class Committer:
 
         Searches the open transactions of ``key`` that no decision names, and that have an id for
         which ``mine`` returns True. Aborts these transactions, all other open transactions of their
-        runs, and the open transactions of superseded runs (runs that may not commit any more).
+        runs, and the open transactions of superseded runs (runs that can't commit any more).
         Returns the ids of the aborted transactions.
         """
         return self.perform(AbortUnknown(key, mine)).swept

@@ -93,7 +93,7 @@ class LogLost:
 @dataclass(frozen=True, slots=True)
 class RunAborted:
     """The reason why a commit or the planning of a batch fails: the commit log has ``run`` in the
-    list of runs that may not commit any more. No other run has taken over the key since ``run``
+    list of runs that can't commit any more. No other run has taken over the key since ``run``
     planned its batch.
 
     If ``is_certain`` is true, ``run`` was aborted. Otherwise ``run`` was aborted, or another run

@@ -432,7 +432,7 @@ class Search:
 class Sweep:
     """Step: abort the open transactions of ``runs`` that were planned at generation ``planned`` or
     earlier. If ``superseded`` is true, also abort the open transactions of all superseded runs. A
-    superseded run may not commit any more, because another run has taken over the key, or because
+    superseded run can't commit any more, because another run has taken over the key, or because
     the run was aborted.
 
     The generation is a number in the state of the key that each take-over raises. For example, if

@@ -276,7 +276,7 @@ def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
 
 def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
     """If the batch is committed, the open transactions of its run are aborted, and also the open
-    transactions of all superseded runs, which may not commit any more. Then the commit returns. A
+    transactions of all superseded runs, which can't commit any more. Then the commit returns. A
     write of a block aborts no transaction, because its batch is not over. The commit of a version
     (txnVersion) first aborts only the open transactions of other superseded runs. If its own run
     has open transactions, the commit adds the run to the list `superseded` in the state of the key,
@@ -490,7 +490,7 @@ def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
     """All other open transactions of this run are aborted. So are the open transactions of
-    superseded runs, which are runs that may not commit any more. A driver that completes a batch of
+    superseded runs, which are runs that can't commit any more. A driver that completes a batch of
     an earlier driver leaves such transactions open.
     """
     owner = goal.owner
@@ -503,7 +503,7 @@ def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
     """If tasks of the batch may still run, the abort waits until Spark has killed the tasks. Until
     then, a task that has sent no commit message may open a transaction. After the wait, the
     transactions of this run that are open by then are aborted, and also the open transactions of
-    superseded runs, which may not commit any more.
+    superseded runs, which can't commit any more.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
@@ -595,7 +595,7 @@ ABORT_UNKNOWN: Final = (
 
 def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> Step | None:
     """The key is opened before an abort, if the run of one of the transactions may still commit.
-    The key is not opened if all runs of the transactions are superseded, so that no run may commit
+    The key is not opened if all runs of the transactions are superseded, so that no run can commit
     any more.
 
     Without opening the key, this would be possible::
@@ -993,7 +993,7 @@ def _record(goal: CommitBatch, view: View) -> Step:
 
 def _sweep(goal: CommitBatch, how: Commit) -> Sweep:
     """The last step of a commit that ends with the result ``how``. The step aborts the open
-    transactions of superseded runs, which may not commit any more.
+    transactions of superseded runs, which can't commit any more.
 
     If the commit is not the commit of a txnVersion, the step also aborts the other open
     transactions of the commit's own run. A run that writes txnVersions can commit several of them

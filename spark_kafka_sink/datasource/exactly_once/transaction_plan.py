@@ -227,7 +227,7 @@ class TransactionPlan:
 
 
 def check_run(key: str, run: str, state: CommitState) -> None:
-    """Raises an error if the run ``run`` may not commit any more, according to the state of its key
+    """Raises an error if the run ``run`` can't commit any more, according to the state of its key
     in the commit log.
 
     * CommitError: the run was aborted, and no other run has taken over the key since then.

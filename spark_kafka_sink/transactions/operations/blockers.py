@@ -42,7 +42,7 @@ class Whose(StrEnum):
     transactions in the order of these members.
     """
 
-    #: A run that may not commit any more: another run has replaced it, or it was aborted.
+    #: A run that can't commit any more: another run has replaced it, or it was aborted.
     ORPHAN = "orphan"
     #: A run that is not in the log: it is dead, or has not committed anything yet.
     UNKNOWN = "not in the log"

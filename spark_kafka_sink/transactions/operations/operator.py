@@ -17,7 +17,7 @@ DECIDED that was written before the fencing. Then T's run is recorded as aborted
 commit of the run can't write a decision either. The driver's commit fails, and no row of its batch
 is visible.
 
-A superseded run is a run that may not commit any more, because another run has taken over its key,
+A superseded run is a run that can't commit any more, because another run has taken over its key,
 or because it was aborted. To abort its transactions, neither the fencing nor the record is needed.
 """
 
