@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.datasource.exactly_once import transactional_producers
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
 from spark_kafka_sink.datasource.exactly_once.transactional_producers import WorkerIds
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -194,11 +195,17 @@ def finishes_nothing() -> AbstractContextManager[Any]:
 
 def one_id_for_two_tasks() -> AbstractContextManager[Any]:
     def acquire(self: WorkerIds, plan: TransactionPlan, run: str, *_: Any) -> Any:
-        return TransactionalId(plan.key, run, self.token, 0, plan.state.generation), False
+        return TransactionalId(plan.key, run, self.token, 0, plan.state.generation), True
+
+    def was_committed(producer: KafkaProducer) -> bool:
+        producer.describe_last_transaction()
+        return True
 
     return all_of(
         patch.object(WorkerIds, "acquire", acquire),
+        patch.object(WorkerIds, "acquire_used", lambda *_: None),
         patch.object(WorkerIds, "retire", lambda *_: None),
+        patch.object(transactional_producers, "_was_committed", was_committed),
     )
 
 
