@@ -287,8 +287,8 @@ class KprodDataSource(DataSource):
 
 
 def _unpickled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodDataSource:
-    """Creates the data source when Spark unpickles it, and marks it as unpickled. Of the calls of a
-    write, only a commit or an abort gets an unpickled data source (``checks/preflight.py``).
+    """Creates the data source when Spark unpickles it, and marks it as unpickled. Only a commit or
+    an abort gets an unpickled data source (``checks/preflight.py``).
     """
     source = cls(spark_datasource.CaseInsensitiveDict(options))
     source._unpickled = True

@@ -3,10 +3,9 @@ demo and for tests.
 
 A local Kafka needs Python and a JVM of version 17 or newer. At its first use on a machine, PySpark
 or Maven fetches the jars of the server. The package imports only the standard library. There are
-two exceptions: a secure cluster needs ``cryptography``, and ``pytest_plugin`` needs pytest. Of the
-other parts of the sink, only ``demo`` imports this package. ``python -m
-spark_kafka_sink.local_kafka`` runs a Kafka in the foreground. With ``--secure``, this Kafka has
-TLS, SASL and ACLs.
+two exceptions: a secure cluster needs ``cryptography``, and ``pytest_plugin`` needs pytest. Only
+the package ``demo`` imports this package. ``python -m spark_kafka_sink.local_kafka`` runs a Kafka
+in the foreground. With ``--secure``, this Kafka has TLS, SASL and ACLs.
 
 ``cluster`` and ``node`` start and stop brokers. They use ``ports``, ``probe``,
 ``broker_process_group`` and ``parent_watchdog``. ``server_properties`` creates the configuration of

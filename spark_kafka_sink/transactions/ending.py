@@ -94,9 +94,7 @@ class CommitOutcomes:
 
 
 class Ending(Enum):
-    """What may be done with the transactions of a decision now: commit them, abort them, or
-    wait.
-    """
+    """The action for the transactions of a decision now: commit them, abort them, or wait."""
 
     #: Commit, for an eighth of the margin.
     COMMIT = auto()
