@@ -67,17 +67,16 @@ def upserts(
             .option("changelog", "delta-cdf").option("keyColumns", "id").option("valueColumns", "*")
             .option("kafka.bootstrap.servers", "host:9092").option("topic", "t").save())
 
-    ``keys`` are the columns of the table's primary key. In a feed of Debezium, they are fields of
-    the table's rows. ``changelog`` is ``delta-cdf``, ``debezium``, ``flink``, or a mapping that
-    describes a feed, like the option ``changelog``. ``order_by`` are columns that define the order
-    of a key's changes: a later change has greater values. The default is ``_commit_version``, or
-    the position in Debezium's ``source``. An update that changes the key becomes two rows: a delete
-    of the old key, and the new row.
+    ``keys`` are the columns of the table's primary key, or fields of the rows in a feed of
+    Debezium. ``changelog`` is ``delta-cdf``, ``debezium``, ``flink``, or a mapping that describes a
+    feed, like the option ``changelog``. ``order_by`` are columns that define the order of a key's
+    changes: a later change has greater values. The default is ``_commit_version``, or the position
+    in Debezium's ``source``. An update that changes the key becomes two rows: a delete of the old
+    key, and the new row.
 
-    Three kinds of rows always stay in the result: rows without a key, rows with an unknown change
-    type, and rows with null in a column that defines the order. If several different rows of a key
-    have the last position, all of them stay. The sink makes each of these rows a dead letter or an
-    error.
+    Three kinds of rows always stay: rows without a key, rows with an unknown change type, and rows
+    with null in a column that defines the order. If several different rows of a key have the last
+    position, all of them stay. The sink makes each of these rows a dead letter or an error.
 
     ``upserts`` needs one shuffle, by key. Spark can't rank the rows of a stream, so call
     ``upserts`` in a ``foreachBatch`` function. Raises ConfigError for a stream and for an unknown
