@@ -59,8 +59,7 @@ def upserts(
     changelog: str | Description = "delta-cdf",
     order_by: Sequence[str | Column] = (),
 ) -> DataFrame:
-    """Returns the last change of each key in the change feed ``df``: one row for each key, with the
-    columns of the feed.
+    """Returns the last change of each key in the feed ``df``: one row for each key, all columns.
 
         feed = spark.read.option("readChangeFeed", "true").option("startingVersion", 5)
         (upserts(feed.table("t"), keys=["id"]).write.format("kprod")
