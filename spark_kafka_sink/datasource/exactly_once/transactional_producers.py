@@ -124,15 +124,14 @@ class WorkerIds:
         whether this process has used the id before. Batches up to ``last_done`` are done, so their
         ids are free.
         """
+        found = self.acquire_used(plan, run, batch_id, last_done)
+        if found is not None:
+            return found, True
         with self._lock:
             used = self._used.setdefault((plan.key, run, plan.state.generation), [])
-            k = _free(used, last_done)
-            is_used = k < len(used)
-            if is_used:
-                used[k] = batch_id
-            else:
-                used.append(batch_id)
-        return self._id(plan, run, k), is_used
+            used.append(batch_id)
+            k = len(used) - 1
+        return self._id(plan, run, k), False
 
     def acquire_used(
         self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
