@@ -120,10 +120,10 @@ def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
     same key of the commit log, or to different generations of that key. (The first batch of a run
     has the generation of the run before it.)
     """
-    if other is None or other == wanted:
-        return other is not None
-    one, two = (wanted.run, wanted.planned), (other.run, other.planned)
-    return other.key == wanted.key and one != two
+    if other is None or other.key != wanted.key:
+        return False
+    is_alike = (other.run, other.planned) == (wanted.run, wanted.planned)
+    return other == wanted or not is_alike
 
 
 def _number(config: ProducerConfig) -> int:
