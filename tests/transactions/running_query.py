@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from spark_kafka_sink.producer.producer_record import ProducerRecord
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
@@ -45,16 +46,24 @@ class Query:
         self, number: int, *, topic: str = "t", run: str = "run", **options: object
     ) -> Callable[[], Commit]:
         """The commit of a micro-batch with one row, which is prepared."""
-        scene, owner = self.scene, self.owner(run)
-        id_ = str(TransactionalId(KEY, run, "worker", number % 2, owner.generation))
-        producer = scene.producer(id_, **options)
+        owner = self.owner(run)
+        prepared = self.write(owner, number, topic=topic, **options)
+        self.watched.arrived.clear()
+        return lambda: self.driver.commit(owner, Batch(number, (prepared,), digest=f"{number:032}"))
+
+    def write(
+        self, owner: Owner, number: int, worker: str = "worker", topic: str = "t", **options: object
+    ) -> PreparedTransaction:
+        """One row of the micro-batch, which a worker of the owner's run has prepared."""
+        run = owner.run_id
+        id_ = str(TransactionalId(KEY, run, worker, number % 2, owner.generation))
+        producer = self.scene.producer(id_, **options)
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(ProducerRecord(topic, f"row {number}".encode(), partition=0))
         prepared = producer.prepare()
-        scene.scheduler.sleep(50)
-        self.watched.arrived.clear()
-        return lambda: self.driver.commit(owner, Batch(number, (prepared,), digest=f"{number:032}"))
+        self.scene.scheduler.sleep(50)
+        return prepared
 
     def commits(self, *numbers: int) -> None:
         for number in numbers:

@@ -8,16 +8,14 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.base.errors import ErrorCode, SupersededError
-from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.results import Commit
-from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 from tests.fakes.fake_cluster import FOREVER
 from tests.simulation.scene import VERSIONS, Scene
-from tests.transactions.running_query import KEY, Query
+from tests.transactions.running_query import Query
 
 REPORTS = "reports"
 KEPT = pytest.mark.parametrize("kept", [True, False], ids=["kept open", "opened"])
@@ -30,18 +28,9 @@ def query(scene: Scene) -> Query:
     return Query.of(scene)
 
 
-def commit_of(
-    query: Query, owner: Owner, number: int, worker: str, run: str = "run"
-) -> Callable[[], Commit]:
+def commit_of(query: Query, owner: Owner, number: int, worker: str) -> Callable[[], Commit]:
     """Like Query.prepare, with a report."""
-    scene = query.scene
-    id_ = str(TransactionalId(KEY, run, worker, number % 2, owner.generation))
-    producer = scene.producer(id_)
-    producer.init_transactions()
-    producer.begin_transaction()
-    producer.send(ProducerRecord("t", f"row {number}".encode(), partition=0))
-    prepared = producer.prepare()
-    scene.scheduler.sleep(50)
+    prepared = query.write(owner, number, worker)
     report = TopicRecord(REPORTS, worker.encode())
     batch = Batch(number, (prepared,), digest=f"{number:032}", report=report)
     return lambda: query.driver.commit(owner, batch)
@@ -72,7 +61,7 @@ def test_a_superseded_commit_names_its_cause(scene: Scene, query: Query, kept: b
     assert commit_of(first, query.owner(), 0, "w0")() is Commit.COMMITTED
     late = commit_of(query, query.owner(), 1, "w1")
     other = query.elsewhere()
-    assert commit_of(other, other.owner("another"), 1, "n1", "another")() is Commit.COMMITTED
+    assert commit_of(other, other.owner("another"), 1, "n1")() is Commit.COMMITTED
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     scene.control.answer(ApiKey.PRODUCE, code, FOREVER, topic=REPORTS)
     with pytest.raises(SupersededError):
