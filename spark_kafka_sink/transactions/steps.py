@@ -133,10 +133,11 @@ class Resolve:
     has the decision to commit it. It is PARTIAL if, in addition, some of its transactions are
     committed and others were aborted.
 
-    ``planned`` is the state that the operator has seen. Some transactions may already have ended in
-    the opposite way. If ``done`` is true, these are transactions whose rows are lost or may be
-    lost. Otherwise these are committed transactions. ``accepted`` has the ids of such transactions
-    that the operator has accepted.
+    ``planned`` is the state that the operator has seen. Some transactions may contradict ``done``.
+    If ``done`` is true, they are the transactions whose rows are lost or may be lost, although the
+    batch counts as done. If ``done`` is false, they are the committed transactions, whose rows are
+    visible twice after the batch is written again. ``accepted`` has the ids of those transactions
+    that contradict ``done`` and that the operator has accepted.
     """
 
     key: str

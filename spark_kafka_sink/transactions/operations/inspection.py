@@ -64,8 +64,10 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True)
 class DecidedTransaction:
-    """A transaction of a decided batch, with its coordinator's description ``found`` and its
-    outcome. The description was requested when the report was created.
+    """A transaction of a decided batch, and the outcome of the transaction.
+
+    ``found`` is the coordinator's answer to DescribeTransactions. It was requested when the report
+    was created.
     """
 
     transaction: PreparedTransaction
@@ -137,10 +139,10 @@ class Inspector:
     def described(
         self, ids: Sequence[str], states: Mapping[str, CommitState], *, all_: bool = False
     ) -> tuple[OpenTransaction, ...]:
-        """Reads the state of the tasks' transactions ``ids`` from their coordinators. Returns the
-        open transactions, oldest first. With ``all_``, also returns ended transactions.
+        """Asks the coordinators for the tasks' transactions with these transactional ids. Returns
+        the open transactions, oldest first. With ``all_``, also returns ended transactions.
 
-        ``states`` has the states in the commit log, by key, for the keys of these transactions.
+        ``states`` has, for each key of these transactions, the key's state in the commit log.
         """
         if not ids:
             return ()
