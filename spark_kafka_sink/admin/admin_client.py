@@ -138,20 +138,20 @@ class AdminClient:
 
     def refresh_brokers(self) -> None:
         """Requests new metadata without waiting for the response. A later call of any method
-        receives the response. After that, :meth:`brokers` need not wait for a response, until the
-        metadata are older than its ``max_age_ms``.
+        receives the response. A call of :meth:`brokers` that follows then waits for no response,
+        unless these metadata are older than the ``max_age_ms`` of that call.
         """
         self.loop.metadata.request_update(reset_equivalent_backoff=True)
 
     def topic_configs(
         self, topics: Collection[str], names: Collection[str], deadline_ms: int
     ) -> Mapping[str, Mapping[str, str | None]]:
-        """Requests the configs ``names`` of ``topics``. Returns for example ``{"orders":
-        {"cleanup.policy": "compact"}}``.
+        """Requests the values of the configs in ``names`` for each topic in ``topics``. Returns for
+        example ``{"orders": {"cleanup.policy": "compact"}}``.
 
-        The value of a config is None if the config is not set. The result has no configs of a
-        topic, such as ``{"orders": {}}``, in two cases: the principal does not have the right to
-        describe the configs, or the brokers do not support the request.
+        The value of a config is None if the config is not set. The dict of a topic is empty, as in
+        ``{"orders": {}}``, in two cases: the principal does not have the right to describe the
+        configs, or the brokers do not support the request.
         """
 
         def error_in(response: DescribeConfigsResponse) -> ErrorCode:

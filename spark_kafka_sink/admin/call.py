@@ -87,8 +87,8 @@ Target = CoordinatorKey | Leader | AnyBroker | Node
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[ResponseT]):
-    """One request to a broker, with its response. :meth:`RequestLoop.run` sends calls, and sets the
-    fields from ``response`` on.
+    """One request to a broker, with its response. :meth:`RequestLoop.run` sends calls. It sets the
+    field ``response`` and all fields after ``response``.
 
     * ``request``: the request. It is None if only the coordinator ``to`` must be found.
     * ``to``: the broker, or the way to find the broker (:class:`CoordinatorKey`, :class:`Leader`,

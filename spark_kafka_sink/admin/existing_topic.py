@@ -33,7 +33,7 @@ def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> C
 
 def existing_to_read(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
     """Returns the cluster metadata with the partitions of ``topic``, like :func:`existing`. Used
-    before the topic is read: the hint of an AuthorizationError names the right READ.
+    before the topic is read: the hint of an AuthorizationError names READ as the missing right.
     """
     try:
         return existing(admin, topic, timeout_ms)

@@ -41,9 +41,9 @@ class RangeCount:
     there.
 
     The range is from offset ``at`` to offset ``last``, both included, and ``at`` rises while the
-    range is read. ``fetches`` is the number of Fetch responses with new batches that may still be
-    read. ``producers`` are pairs of producer id and epoch. If ``producers`` is None, the records of
-    all producers count.
+    range is read. ``fetches`` is a limit: the count ends after this number of further Fetch
+    responses with new batches. ``producers`` are pairs of producer id and epoch. If ``producers``
+    is None, the records of all producers count.
 
     * ``rows``: the number of committed records of ``producers``.
     * ``aborted_rows``: the number of aborted records of ``producers``.

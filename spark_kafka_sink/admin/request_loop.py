@@ -80,8 +80,8 @@ class AdminMetadata(Metadata):
     as the tasks. In addition it stores these values:
 
     * ``answers``: the number of Metadata responses so far.
-    * ``topic_errors``: the last error code of each topic, also NONE. With these codes,
-      :class:`AdminClient` raises the errors of missing topics.
+    * ``topic_errors``: the last error code of each topic, or NONE if its last response had no
+      error. With these codes, :class:`AdminClient` raises the errors of missing topics.
     * ``failure``: the fatal error of a Metadata request, until the next response, or until the next
       method of :class:`RequestLoop` is called.
     """

@@ -6,8 +6,8 @@ the requests. The package ``transactions`` decides what a response means for the
 
 A request is sent again until the deadline, if its response shows a retriable error (``call.py``),
 or if there is no response. For most of these requests, it does no harm if a broker gets a request
-twice. The methods describe the exceptions. For missing rights and unsupported versions, the methods
-raise an exception. Every other response is returned.
+twice. The docstrings of the methods name the requests for which it can do harm. For missing rights
+and unsupported versions, the methods raise an exception. Every other response is returned.
 """
 
 from __future__ import annotations
@@ -330,9 +330,9 @@ class TransactionClient(AdminClient):
         brokers omit the id without an error.
 
         If ``patient`` is True and a broker does not respond, the requests are repeated for some
-        seconds. Meanwhile other brokers may become the coordinators of the ids of this broker. If
-        ``patient`` is False, the requests are sent once. If a broker then does not respond, later
-        calls with ``patient=False`` send no request to this broker for a minute.
+        seconds. Meanwhile other brokers may take over the ids for which this broker was the
+        coordinator. If ``patient`` is False, the requests are sent once. If a broker then does not
+        respond, later calls with ``patient=False`` send no request to this broker for a minute.
         """
         states = (TransactionState.ONGOING.value, TransactionState.EMPTY.value)
         request = list_transactions(states if idle else states[:1], prefix=prefix)
@@ -373,7 +373,8 @@ class TransactionClient(AdminClient):
         While an id moves from one coordinator to another, no broker lists it. So for ids that are
         not listed, the coordinators are looked up again, and the requests are repeated. A
         transaction counts as not older than ``age_ms`` only if three responses of one connection
-        show this: the transaction is open, is not listed as older, and is still open.
+        show this in order: the first lists the transaction as open, the second does not list it as
+        older, and the third lists it as open again.
 
         ``beside`` has requests that :meth:`describe` has already sent. Their responses are used if
         they are for the same ids and the same age. Raises KafkaTimeoutError if a coordinator does
@@ -431,16 +432,16 @@ class TransactionClient(AdminClient):
         *,
         beside: Beside | None = None,
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Checks the partitions of the transactions ``found``. Returns the partitions that have no
-        leader, by transactional id. A transaction whose partitions all have leaders is missing in
-        the result.
+        """Checks the partitions of all transactions in ``found``. Returns the partitions that have
+        no leader, by transactional id. A transaction whose partitions all have leaders is missing
+        in the result.
 
         If a transaction with a leaderless partition were ended, Kafka 4 would lose the marker for
         this partition. If the Metadata response does not have a partition, for example because its
-        topic was deleted, the partition is not in the result. The Metadata request is sent to a
-        coordinator of ``found``, because another broker might not respond. ``beside`` has a
-        Metadata request that :meth:`describe` has already sent. Its response is used if it is for
-        all topics of the transactions, and if it arrived in the last FRESH_MS.
+        topic was deleted, the partition is not in the result. The Metadata request is sent to the
+        coordinator of one of these transactions, because any other broker might not respond.
+        ``beside`` has a Metadata request that :meth:`describe` has already sent. Its response is
+        used if it is for all topics of the transactions, and if it arrived in the last FRESH_MS.
         """
         written: defaultdict[str, set[int]] = defaultdict(set)
         for description in found.values():

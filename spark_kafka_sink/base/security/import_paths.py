@@ -150,7 +150,7 @@ def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
     The import of a path calls this function for each name of the path. Two kinds of objects are
     allowed: a class or function that a listed module defines, and an object of such a class. Three
     kinds are rejected: an object that a listed module has only imported (``os.abort`` in a module
-    that imports os), another module, and a method of Python or of a C library
+    that imports os), a module, and a method of a class of Python or of a C library
     (``log.handlers.clear``).
     """
     if not limits_imports():

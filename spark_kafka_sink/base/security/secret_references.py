@@ -19,8 +19,9 @@ address.
 
 Any other ``${...}`` is plain text, because a password may contain any characters. There is one
 exception: a whole value (or a whole quoted text of ``sasl.jaas.config``) that looks like a
-reference to another provider is an error. Databricks' ``{{secrets/scope/key}}`` is also an error,
-because Databricks replaces such a text only in the settings of a cluster.
+reference to a config provider other than ``env`` and ``file`` is an error. Databricks'
+``{{secrets/scope/key}}`` is also an error, because Databricks replaces such a text only in the
+settings of a cluster.
 """
 
 from __future__ import annotations
@@ -130,8 +131,9 @@ def check_forms(name: str, spelled: str, text: str, *, accepted: bool) -> None:
 
 
 def refuse_others(name: str, spelled: str, text: str) -> None:
-    """Raises ConfigError if the value ``text`` of an option is a reference to another provider.
-    Without this error, a server would get the text of the reference as the password.
+    """Raises ConfigError if the value ``text`` of an option is a reference to a config provider
+    other than ``env`` and ``file``. Without this error, a server would get the text of the
+    reference as the password.
 
     ``name`` is the option's name in Kafka, and ``spelled`` is the name in the message.
     """
