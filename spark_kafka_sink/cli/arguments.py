@@ -104,8 +104,8 @@ class Where:
 
     def again(self) -> str:
         """The options of this command line for the cluster and the commit log, such as ``-b
-        host:9092``. A command that this command suggests contains these options, and so uses the
-        same cluster.
+        host:9092``. If this command suggests a further command to the user, the suggested command
+        contains these options, so that it uses the same cluster.
         """
         given = {
             "-b": self.bootstrap_servers,
@@ -148,7 +148,7 @@ _ASKED: Final[Mapping[str, tuple[object, object]]] = {
 def to_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Decorator for a command that uses a cluster. The command's first parameter is a
     :class:`Where`. On the command line, Typer shows the options of the cluster and ``--within`` in
-    its place.
+    place of this parameter.
     """
     return _with_where(command, _CLUSTER)
 
@@ -163,8 +163,8 @@ def to_commit_log(command: Callable[..., None]) -> Callable[..., None]:
 def _with_where(
     command: Callable[..., None], added: Mapping[str, tuple[object, object]]
 ) -> Callable[..., None]:
-    """Wraps ``command`` in a function that has the options ``added`` in place of the command's
-    first parameter. The function passes a :class:`Where`, made from the values of these options, to
+    """Wraps ``command`` in a function. In place of the command's first parameter, the function has
+    the options in ``added``. It makes a :class:`Where` from their values, and passes this object to
     ``command``.
     """
 
@@ -207,8 +207,8 @@ def _taking(
     *,
     places: int,
 ) -> Callable[..., None]:
-    """Gives ``function`` a signature for Typer: the options ``added``, and the parameters of
-    ``command`` without its first ``places`` parameters.
+    """Gives ``function`` a signature for Typer: the options in ``added``, and the parameters of
+    ``command``. The first parameters of ``command`` are left out; ``places`` is their number.
 
     Typer reads the options from the signature, and their types from the annotations.
     """

@@ -59,8 +59,9 @@ def check(
     exactly_once: bool,
     as_json: bool,
 ) -> None:
-    """Runs the steps of a check with the options ``given``, on this machine and on the executors of
-    the Spark cluster ``from_executors``.
+    """Runs the steps of a check on this machine and on the executors of a Spark cluster. ``given``
+    has the options of the write that is checked. ``from_executors`` is the address of the Spark
+    cluster. If it is None, the check runs only on this machine.
 
     If ``from_executors`` is the address of a Spark Connect server (``sc://``), no step runs on this
     machine. With ``exactly_once``, the check also tries transactions in a test topic. The exit code
@@ -120,8 +121,8 @@ def _verdict(steps: Sequence[Step]) -> tuple[bool | None, str | None]:
     """The result of ``--exactly-once``: whether exactly-once works, and the reason if the first
     value is not True.
 
-    The first value is False if a check of transactions failed. It is None if only another check
-    failed, or if the check of transactions did not finish.
+    The first value is False if a step that checks transactions failed. It is None if only steps
+    that do not check transactions failed, or if the check of transactions did not finish.
     """
     *trial, _ = (step for step in steps if step.name in OF_TRIAL)
     if all(step.state in (StepState.OK, StepState.WARNING) for step in trial):
@@ -152,7 +153,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _shown(found: Iterator[Step], names: Sequence[str]) -> list[Step]:
-    """Collects the steps of ``found``, and shows each step when it is done."""
+    """Collects the steps that ``found`` yields, and shows each step when it is done."""
     steps: list[Step] = []
     console = new_console(markup=True)
     # For output into a file, which does not show the growing table.

@@ -140,8 +140,8 @@ def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
 def settings_of(
     cluster: Where, more: Mapping[str, object] | None = None, *, writes: bool = True
 ) -> tuple[SinkConfig, str]:
-    """The settings of a write, from the cluster's config file and the options ``more``. Also
-    returns the topic of the commit log.
+    """Reads the settings of a write from the command's config file and from ``more``, which has
+    further options. Returns the settings, and the topic of the commit log.
 
     ``writes`` is false for a command that only ends existing transactions. The option
     ``transaction.timeout.ms`` is then ignored, because each existing transaction has its own

@@ -21,8 +21,8 @@ _MOST_SHOWN = 200
 
 
 def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: bool) -> None:
-    """Counts dead letters by reason, and shows the newest ``last``. With ``values`` the table has
-    their keys and values.
+    """Counts dead letters by reason, and shows a table of the newest. ``last`` is the number of
+    dead letters in the table. With ``values``, the table also has their keys and values.
     """
     counts: Counter[tuple[object, object]] = Counter()
 

@@ -1,4 +1,4 @@
-"""``kprod options``: lists the options, and their effective values with a file.
+"""``kprod options``: lists the options, and the values that they have with a given properties file.
 
 The options are in ``config/option_table.py``, and their texts are in ``options.toml``. The command
 opens no connection.
@@ -38,8 +38,8 @@ class _Effective(NamedTuple):
 
 
 def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
-    """Shows the options that match ``search``. With ``config``, shows their effective values with
-    that file.
+    """Shows the options that match ``search``. If ``config``, a properties file, is given, shows
+    the values that these options have in a write with this file.
     """
     if config is None:
         found = [o for o in _known() if search is None or _has(search.lower(), o)]

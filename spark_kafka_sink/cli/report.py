@@ -58,7 +58,7 @@ _PLURALS: Final = {
 @dataclass(frozen=True, slots=True)
 class Source:
     """The place of the reports: the file or folder ``path``, or the topic ``topic`` if ``path`` is
-    None. The cluster ``where`` is used only for a topic.
+    None. ``where`` is the Kafka cluster of the topic, and has no effect for a path.
     """
 
     where: Where

@@ -4,5 +4,5 @@ This package has the commands. ``transactions/operations/operator.py`` decides w
 are committed or aborted.
 
 ``txn_commands`` has the arguments and help of all commands. The commands that only read are in
-``txn_reads``, the others in ``txn_changes``. Each module is imported when a command of it runs.
+``txn_reads``, the others in ``txn_changes``. Each module is imported when one of its commands runs.
 """

@@ -65,9 +65,9 @@ class Confirmation:
         self._yes = asked.yes
 
     def given(self, fields: Json, what: str) -> bool:
-        """Asks the user whether to make the change ``what``. Returns True if the answer is yes, and
-        ends the command if it is no. With ``--yes``, returns True without a question. With
-        ``--dry-run``, prints the change and returns False.
+        """Asks the user whether to make the change that the text ``what`` describes. Returns True
+        if the answer is yes, and ends the command if it is no. With ``--yes``, returns True without
+        a question. With ``--dry-run``, prints the change and returns False.
         """
         if self._dry_run:
             self.end(fields, None, f"Would {what}")
@@ -172,8 +172,8 @@ def commit(where: Where, confirmation: Confirmation, key: str) -> None:
 
 def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force: bool) -> None:
     """Aborts open transactions by transactional id, after a confirmation. With ``force``, also
-    aborts transactions that a decision names, and transactions of a run that owns a key of the
-    commit log.
+    aborts transactions of a run that owns a key of the commit log, and transactions that a decision
+    in the commit log names.
     """
     with operator_of(where, lambda: task_ids(ids), as_json=confirmation.as_json) as operator:
         _end(operator, operator.plan_abort(ids, force=force), confirmation, "abort")
@@ -184,7 +184,8 @@ def abort_run(
 ) -> None:
     """Aborts all open transactions of a run, after a confirmation. A run is an execution of a query
     or job, and its id ``run`` is a part of its transactional ids. With ``force``, also aborts
-    transactions that a decision names, and transactions of a run that owns a key of the commit log.
+    transactions of a run that owns a key of the commit log, and transactions that a decision in the
+    commit log names.
     """
     with operator_of(
         where, lambda: _check_run(prefix, run), as_json=confirmation.as_json
@@ -201,8 +202,9 @@ def sweep(
     older_than_ms: int | None,
     force: bool,
 ) -> None:
-    """Aborts orphans, after a confirmation. An orphan is an open transaction that no decision
-    names, and whose run owns no key of the commit log. A run is an execution of a query or job.
+    """Aborts orphans, after a confirmation. An orphan is an open transaction that no decision in
+    the commit log names, and whose run owns no key of the commit log. A run is an execution of a
+    query or job.
 
     A job that writes its first batch is not in the commit log yet, so its transactions look like
     orphans. If these transactions are aborted, the job fails. With ``older_than_ms``, only

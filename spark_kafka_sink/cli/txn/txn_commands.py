@@ -115,12 +115,12 @@ def blockers(
 
     These consumers read a partition up to the beginning of its oldest open transaction (the last
     stable offset). For each open transaction, the command shows how many offsets of the partition
-    come after that offset, and the consumer groups that wait there or will reach it. It shows the
-    transactions of all clients. It can't show the host of a client, because Kafka has no API for
-    this. Needs Kafka 3.0 or later, and READ on the topic. Shows transactional ids and groups only
-    if you have DESCRIBE on them. With --older-than, only transactions that have been open for
-    longer count. Exit codes: 0 no transaction is open, 1 the command failed, 2 an argument is
-    wrong, 3 a transaction is open.
+    come after the last stable offset, and the consumer groups that wait at the last stable offset
+    or will reach it. The command shows the transactions of all clients. It can't show the host of a
+    client, because Kafka has no API for this. Needs Kafka 3.0 or later, and READ on the topic.
+    Shows transactional ids and groups only if you have DESCRIBE on them. With --older-than, only
+    transactions that have been open for longer count. Exit codes: 0 no transaction is open, 1 the
+    command failed, 2 an argument is wrong, 3 a transaction is open.
     """
     from spark_kafka_sink.cli.txn import txn_reads
 
@@ -338,9 +338,9 @@ def reset(
 
     A key is the name of a query or job in the commit log. After the reset, the commit log no longer
     shows which micro-batches of the query, or which txnVersions of the job, are finished. If you
-    run a finished one again, its rows are duplicated. The commit log keeps only the key's
-    generation, a number that rises with each reset and with each new run. With this number, the
-    next start finds and aborts transactions of earlier runs that are still open.
+    run a finished micro-batch or txnVersion again, its rows are duplicated. The commit log keeps
+    only the key's generation, a number that rises with each reset and with each new run. With this
+    number, the next start finds and aborts transactions of earlier runs that are still open.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
