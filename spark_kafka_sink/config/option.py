@@ -401,9 +401,10 @@ def refuse(
     values: Values,
     spelled: Callable[[str], str] = str,
 ) -> list[str]:
-    """Raises ConfigError for the first of ``checks`` whose combination the options have. A check
-    with ``warns`` never raises an error. If the options have its combination, its text is one of
-    the returned warnings.
+    """Raises ConfigError if the user's options have a combination that one of ``checks`` forbids.
+    If there are several, the first check in order raises the error. A check with ``warns`` never
+    raises an error: if the options have the combination of this check, the text of the check is one
+    of the returned warnings.
     """
 
     def filled(text: str) -> str:

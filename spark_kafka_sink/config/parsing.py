@@ -180,8 +180,9 @@ def _without_effect(given: GivenOptions, options: Mapping[str, Any]) -> Iterator
 
 
 def _check_producer(given: GivenOptions, requested: DeliveryGuarantee) -> CheckedOptions:
-    """Checks the producer options of a write with the delivery guarantee ``requested``. For the
-    guarantee NONE, idempotence is off, unless the user has set enable.idempotence.
+    """Checks the producer options of a write. ``requested`` is the value of the option
+    deliveryGuarantee. For the guarantee NONE, idempotence is off, unless the user has set
+    enable.idempotence.
     """
     options = given.producer
     if requested is DeliveryGuarantee.NONE and _IDEMPOTENCE not in options:

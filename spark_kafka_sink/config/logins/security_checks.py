@@ -135,7 +135,9 @@ class _SecurityChecks:
             )
 
     def _error_of_another_protocol(self, idle: Sequence[str], protocol: str) -> ConfigError:
-        """The error for the options ``idle``, which have no effect with ``protocol``."""
+        """Creates the error for options that have no effect with ``protocol``. ``idle`` has the
+        names of these options.
+        """
         default = "" if "security.protocol" in self.options.given else ", the default"
         has_sasl = protocol.startswith("SASL") or any(name.startswith("sasl.") for name in idle)
         has_tls = protocol == "SSL" or any(name.startswith("ssl.") for name in idle)

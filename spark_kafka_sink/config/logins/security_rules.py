@@ -237,8 +237,8 @@ _TEXTS: Final = (OptionType.STRING, OptionType.PASSWORD, OptionType.LIST)
 
 
 def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
-    """Returns the names of some options in the text ``text`` of a login module: the options that
-    are secrets, and that Spark would show.
+    """Finds secrets that Spark would show. ``text`` is the value of ``sasl.jaas.config``. Returns
+    the names of the login module's options that contain such a secret.
 
     If ``text`` contains a word such as "password" (``spark.redaction.regex``), Spark hides the
     whole text, and the result is empty. Otherwise the result is the same as the result of
@@ -251,8 +251,8 @@ def refuse_inline(value: object, spelled: str, file: str) -> None:
     """Raises ConfigError if ``value`` is a secret as plain text, and not a reference to a secret.
     The callers check only options whose values Spark shows in plans and event logs.
 
-    ``file`` is a part of the hint. The hint advises the user to put the secret into a file.
-    ``file`` describes the content of this file.
+    The hint of the error advises the user to put the secret into a file. ``file`` is the part of
+    the hint that describes the content of this file.
     """
     if isinstance(value, Password) and value.value and not is_one_reference(value.value):
         raise ConfigError(
@@ -265,8 +265,8 @@ def refuse_inline(value: object, spelled: str, file: str) -> None:
 
 
 def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
-    """Returns the names of some options in the text ``text`` of a login module: the options that
-    can be secrets, and whose values are plain text and not a reference.
+    """Finds secrets in plain text. ``text`` is the value of ``sasl.jaas.config``. Returns the names
+    of the login module's options that can be secrets, and whose values are not references.
 
     Returns an empty tuple if ``text`` can't be parsed. ``own_options`` is true if a user's class
     gets the options: then every unknown option counts as a secret.

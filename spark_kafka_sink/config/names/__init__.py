@@ -1,6 +1,7 @@
 """The names of the options that the user has set, from every source.
 
-``given_options`` is the entry point, and ``given`` has the result. ``config_file`` reads the lines
-of a file. ``unknown_options`` creates the error for a wrong name. ``foreign_options`` has the
-option names of other software. ``cross_checks`` reads the values of the options.
+``given_options`` is the entry point, and the module ``given`` has the class of its result.
+``config_file`` reads the lines of a file. ``unknown_options`` creates the error for a wrong name.
+``foreign_options`` has the option names of other software. ``cross_checks`` reads the values of the
+options.
 """

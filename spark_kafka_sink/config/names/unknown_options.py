@@ -96,8 +96,8 @@ def may_be_secret(key: str) -> bool:
 
 
 def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError | None:
-    """Creates the error for a name that other software has as an option, or that is valid in
-    another place. Returns None if the name is unknown. ``name`` has no prefix.
+    """Creates the error for a name that other software has as an option, or that is valid in a
+    place other than ``place``. Returns None if the name is unknown. ``name`` has no prefix.
     """
     kind, where = Kind.CONFIG, place.where
     option, foreign, own = PRODUCER_OPTIONS.get(name), foreign_options(), SINK_BY_KEY.get(name)
