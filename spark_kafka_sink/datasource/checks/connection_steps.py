@@ -103,8 +103,9 @@ def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -
 
 def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) -> Iterator[Step]:
     """Yields the results of the connection stages of ``made.best``: host name, TCP, TLS and SASL.
-    Ends after a failed stage. The stage API has a result here only if it timed out. Otherwise
-    :func:`answered` yields its result.
+    Ends after a failed stage. For the stage API, which is the first request and its response, this
+    function yields a result only if the response timed out. In all other cases :func:`answered`
+    yields the result of that stage.
     """
     reached, protocol = made.best, producer.security_protocol
     for stage in Stage:
@@ -281,9 +282,9 @@ def _unreachable(
 def _without_dead(
     admin: AdminClient, probe: ConnectionProbe, found: Mapping[Node, Reached], timeout_ms: int
 ) -> tuple[Mapping[Node, Reached], Mapping[Node, Reached]]:
-    """Splits the unreachable brokers ``found`` into two maps. The first map has the brokers that
-    are still in the cluster's metadata. The second map has the brokers that have left the metadata,
-    because they are dead.
+    """Splits ``found``, the map of unreachable brokers, into two maps. The first map has the
+    brokers that are still in the cluster's metadata. The second map has the brokers that have left
+    the metadata, because they are dead.
 
     Waits for as long as the cluster needs to notice a dead broker. A broker with a wrong advertised
     address is alive, so it stays in the metadata.

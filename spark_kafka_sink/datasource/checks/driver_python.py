@@ -54,8 +54,8 @@ def missing(executable: str) -> str:
 
 
 class Found(NamedTuple):
-    """The version of a Python interpreter, such as ``(3, 12)``, and the names of the packages that
-    planning a write needs but the interpreter lacks.
+    """The version of a Python interpreter, such as ``(3, 12)``, and its missing packages: the names
+    of packages that are needed to plan a write, but that the interpreter does not have.
     """
 
     version: tuple[int, ...]
@@ -79,7 +79,7 @@ def look(executable: str) -> Found | None:
 
 def driver_python_step() -> Step:
     """Checks that the program of PYSPARK_PYTHON exists on this machine, is Python 3.11 or newer,
-    and has the packages that planning a write needs.
+    and has the packages that are needed to plan a write.
     """
     executable = os.environ.get(_VARIABLE)
     if not executable:

@@ -284,8 +284,8 @@ class _Trial:
     def _as_described(
         self, name: str, said: str, ended: PreparedTransaction, wanted: Outcome
     ) -> Step:
-        """Compares the outcome of the transaction ``ended`` with the expected outcome ``wanted``.
-        Returns the result of the step ``name``.
+        """Compares the outcome of a transaction with the expected outcome ``wanted``. Returns the
+        result for the step with the name ``name``. ``ended`` is the transaction, which has ended.
 
         The outcome comes from the transaction's coordinator (DescribeTransactions). A real commit
         makes the same comparison if EndTxn got no clear response.
@@ -340,7 +340,8 @@ class _Trial:
 
     def _end(self, *, committed: bool) -> PreparedTransaction:
         """Commits or aborts the open transaction, and returns it. Raises KafkaTimeoutError if the
-        coordinator gives no clear response, and the error of a refusal.
+        coordinator gives no clear response. If the coordinator refuses, raises the error of the
+        refusal.
         """
         ended = self._opened
         answer = self._client.end([ended], committed=committed, deadline_ms=self._soon())
@@ -356,8 +357,9 @@ class _Trial:
     def _visible(self, ended: int) -> list[bytes]:
         """Returns the values of the rows that a read_committed consumer sees.
 
-        First waits until the log has the markers of ``ended`` transactions, and the last stable
-        offset is after these markers. Raises KafkaTimeoutError if that takes too long.
+        First waits until the log has the markers of all ended transactions, and the last stable
+        offset is after these markers. ``ended`` is the number of transactions that have ended.
+        Raises KafkaTimeoutError if the wait takes too long.
         """
         deadline_ms, attempts = self._soon(), 0
         while True:
@@ -388,8 +390,8 @@ class _Trial:
         return FetchedPartition.of(request, response)
 
     def _not_listed(self) -> Iterator[str]:
-        """Checks whether ListTransactions shows the open transaction of the trial. Yields nothing
-        if it does, and otherwise the reason. The sweep needs ListTransactions to find the
+        """Yields the reason if ListTransactions does not show the open transaction of the trial.
+        Yields nothing if ListTransactions shows it. The sweep needs ListTransactions to find the
         transactions of a dead driver.
         """
         try:

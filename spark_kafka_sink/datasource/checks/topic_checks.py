@@ -1,9 +1,9 @@
 """Checks whether topics accept the records of this job: rights and configs.
 
-The driver calls :func:`check_topics` once, before the first task. ``preflight.py`` has checked
-before that the topics exist. A task calls only
-:func:`forbidden_topics` and :class:`TopicsNow`, and only for dead letters. ``kprod check`` calls
-the other functions, and shows a row for each result.
+The driver calls :func:`check_topics` once, before the first task. At that time, ``preflight.py``
+has already checked that the topics exist. A task uses only :func:`forbidden_topics` and
+:class:`TopicsNow`, and only for dead letters. ``kprod check`` calls the other functions, and shows
+a row for each result.
 
 The checks:
 

@@ -185,12 +185,12 @@ def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None
 def _settings(
     admin: AdminClient, topic: str, timeout_ms: int
 ) -> tuple[Settings, Callable[[str], Step]]:
-    """Reads the configs of a topic. Returns the configs, and a function that makes the result of a
-    step if its config is missing.
+    """Reads the configs of a topic. Returns the configs, and a function for the steps that need a
+    config.
 
-    The configs are None if the request failed. The function takes the name of a step, and returns a
-    skipped result with the reason: no broker has responded, or the principal lacks the right
-    DESCRIBE_CONFIGS.
+    The configs are None if the request failed. If a step can't find its config, it calls the
+    function with the name of the step. The function returns a skipped result with the reason: no
+    broker has responded, or the principal lacks the right DESCRIBE_CONFIGS.
     """
     try:
         found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
@@ -235,8 +235,8 @@ def _replicas(
     replicas than min.insync.replicas, writes with acks=all fail (NOT_ENOUGH_REPLICAS).
 
     ``settings`` are the topic's configs. If they are empty or None, min.insync.replicas is unknown.
-    The result is then a warning if a replica is out of sync, and otherwise ``unknown``, a skipped
-    result with the reason.
+    The result is then a warning if a replica is out of sync. Otherwise the result is the Step in
+    ``unknown``, a skipped result with the reason.
     """
     rows = in_sync_of(admin, topic, settings)
     lacking = [f"{p} ({n} of {of})" for p, n, of, _ in rows if n < of]
