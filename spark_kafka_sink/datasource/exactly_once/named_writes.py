@@ -129,9 +129,9 @@ class NamedWrites:
             }
 
     def check(self, place: Place, name: str, written: Written, *, whole: bool) -> None:
-        """Raises ConfigError if this process has already written other DataFrames with the identity
-        ``place`` and the batch id of ``written``. ``written`` describes the DataFrames that are to
-        be written now. ``name`` is the name of the write, for the error.
+        """Raises ConfigError if this process has already written different DataFrames with the
+        identity ``place`` and with the batch id of the new write. ``written`` describes the new
+        write, which has not begun yet. ``name`` is the name of the write, for the error.
 
         Without this error, the sink would treat the write as a replay of the finished batch, and
         would not write the new DataFrames. ``whole`` is true if ``written`` has all DataFrames of
@@ -159,8 +159,9 @@ class NamedWrites:
         )
 
     def repeats(self, place: Place, written: Written) -> bool:
-        """Whether the last micro-batch that this process has written under this name has the same
-        batch id, and contained these DataFrames.
+        """Whether the write ``written`` repeats the last micro-batch that this process has written
+        with the identity ``place``: both have the same batch id, and the last micro-batch contained
+        all DataFrames of ``written``.
         """
         with self._lock:
             before = self._last.get(place)

@@ -230,9 +230,9 @@ def check_run(key: str, run: str, state: CommitState) -> None:
     """Raises an error if the run ``run`` can't commit any more, according to the state of its key
     in the commit log.
 
-    * CommitError: the run was aborted, and no other run has taken over the key since then.
-    * SupersededError: the run was aborted, or another run has taken over the key. The state does
-      not show which of the two happened, and the error says so.
+    * CommitError: the state shows that no other run has taken over the key, so the run was aborted.
+    * SupersededError: the state does not show whether another run has taken over the key, or the
+      run was aborted. The message names both possible causes.
     """
     if state.standing(run) is Standing.SUPERSEDED:
         if state.newest_run == run:

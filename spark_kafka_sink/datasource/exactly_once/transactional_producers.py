@@ -165,9 +165,9 @@ class WorkerIds:
 
 
 def _free(used: list[int], last_done: int) -> int:
-    """The smallest free number of an id: the batch of the id's last use is done. ``used`` has the
-    batch of the last use of each number. If no number is free, the result is the length of
-    ``used``.
+    """Returns the smallest number that is free for a transactional id. ``used`` has, for each
+    number, the batch that has used the number last. A number is free if that batch is done. If no
+    number is free, the result is a new number: the length of ``used``.
     """
     return next((k for k, last_use in enumerate(used) if last_use <= last_done), len(used))
 
@@ -220,9 +220,9 @@ class TransactionalProducers:
         self._begun: KafkaProducer | None = None
 
     def begin(self) -> None:
-        """Acquires a warm producer and its transactional id, if there is one, and requests the
-        state of its last transaction. Does not wait for the response. :meth:`acquire` returns this
-        producer.
+        """If the cache has a warm producer for the task, acquires the producer and its
+        transactional id, and requests the state of the id's last transaction. Does not wait for the
+        response. :meth:`acquire` then returns this producer.
         """
         id_ = None if self._warm is None else self._ids.next_used()
         if id_ is None:
@@ -371,8 +371,8 @@ def producers_of_task(
 
 
 def is_of_driver(id_: TransactionalId, driver: str) -> bool:
-    """Whether the transactional id belongs to a task that the driver with the token ``driver``
-    planned.
+    """Whether the transactional id belongs to a task of a certain driver. ``driver`` is the token
+    of this driver.
     """
     return id_.worker.startswith(driver + _OF_DRIVER)
 
