@@ -95,10 +95,10 @@ class ForeachBatch:
         """Writes a micro-batch. Spark calls this method once per micro-batch, and again after a
         failure. If the micro-batch is already committed, no row is written.
 
-        Raises CommitError before a row is written if the commit log does not expect this batch id:
-        the batch of a name must be the last or a later batch of the same query. Raises ConfigError
-        if this process has already written another DataFrame with the same name and batch id. Also
-        raises ConfigError if another write of this name is running.
+        Raises CommitError before a row is written if the commit log does not expect this batch id.
+        It expects the id of the last batch with this name, or a larger id of the same query. Raises
+        ConfigError if this process has already written another DataFrame with the same name and
+        batch id. Also raises ConfigError if another write of this name is running.
         """
         options = dict(self.options)
         micro_batch = _MicroBatch(self.name, batch_id, options)

@@ -4,12 +4,12 @@ A plan is recorded once (``backfill_ledger.py``) and never changes. ``backfill_r
 ranges, and selects the rows of a step. The functions of this module are pure: they compute numbers,
 and read no rows.
 
-**Positions.** The ranges of a plan follow each other in the order of the column ``by``. Each range
-has the same number S of slices, by a hash of the row. Position p is slice p mod S of range p div S.
-So each row of the source is at exactly one position, even a row that is added later. A backfill by
-hash is one range with many slices. A step is an interval of positions: whole ranges, or slices of
-one range. So a step can be larger or smaller than the previous step, while the plan does not
-change.
+**Positions.** The ranges of a plan follow each other in the order of the column's values. Each
+range has the same number S of slices, by a hash of the row. Position p is slice p mod S of range p
+div S. So each row of the source is at exactly one position, even a row that is added later. A
+backfill by hash is one range with many slices. A step is an interval of positions: whole ranges, or
+slices of one range. So a step can be larger or smaller than the previous step, while the plan does
+not change.
 """
 
 from __future__ import annotations

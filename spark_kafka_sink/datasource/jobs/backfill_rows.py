@@ -55,8 +55,8 @@ class Ranges(NamedTuple):
 
 
 def ranges_of(df: DataFrame, by: str) -> Ranges:
-    """Divides the values of the column ``by`` into ranges, and counts the rows of each range. Runs
-    a Spark job that reads this column.
+    """Divides the values of a column into ranges, and counts the rows of each range. ``by`` is the
+    name of the column. Runs a Spark job that reads this column.
 
     Each distinct value is a range. If the column has more than 10,000 distinct values, there are
     about 1,000 ranges with about the same number of rows instead. Raises ConfigError if the column
@@ -104,10 +104,10 @@ def rows_between(
     """Returns the rows of ``df`` that belong to a step: the positions from ``first`` up to ``end``
     - 1 of a plan. A position is a slice of a range (``backfill_plan.py``).
 
-    The other arguments describe the plan: the number of ``slices`` of each range, the column
-    ``by``, the type of that column, and the ``bounds`` between the ranges. Raises ConfigError if
-    the step begins or ends within a range, and the hash of a row may change from query to query
-    (:func:`check_slices`).
+    The other arguments describe the plan. ``by`` is the column that divides the rows into ranges,
+    and ``type_name`` is its type. ``bounds`` has the bounds between the ranges, and ``slices`` is
+    the number of slices in each range. Raises ConfigError if the step begins or ends within a
+    range, and the hash of a row may change from query to query (:func:`check_slices`).
     """
     at, within = divmod(first, slices)
     after = -(-end // slices)

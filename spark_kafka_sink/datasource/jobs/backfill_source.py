@@ -96,8 +96,9 @@ class BackfillSource:
         return found
 
     def check(self, pin: str, recorded: str | None) -> None:
-        """Raises ConfigError if the source's files differ from the files that were ``recorded``. A
-        table that is pinned to a version is not checked.
+        """Raises ConfigError if the source's files differ from the files in ``recorded``, which is
+        the text of :func:`files_of` at the first call. A table that is pinned to a version is not
+        checked.
         """
         if pin:
             return

@@ -314,7 +314,7 @@ def _columns(batch: pa.RecordBatch, plan: ColumnPlan) -> RecordColumns:
 
 
 def _nothing_open(tp: object) -> None:
-    """A callback for partitioners, which ask it for the free bytes in the open record batch of a
+    """The callback through which a partitioner gets the free bytes in the open record batch of a
     partition. The result is None, because no record batch is open here.
     """
     del tp

@@ -100,8 +100,8 @@ class KprodListener(StreamingQueryListener):
             ).start()
 
     def close(self) -> None:
-        """Makes the thread that reads ``running`` end. Before the thread ends, it closes
-        ``running``. Does not wait for the thread.
+        """Stops the thread that reads the figures of running tasks, but does not wait for its end.
+        The thread closes ``running`` before it ends.
         """
         self._closed.set()
 

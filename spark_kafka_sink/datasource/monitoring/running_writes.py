@@ -103,8 +103,9 @@ class RunningWrites:
     the records that arrive after the first :meth:`read`. Not thread-safe.
 
     ``options`` are options of the writes: kafka.bootstrap.servers, the options of the login, and
-    progressTopic. Only writes of the application of ``spark`` count. The principal needs READ and
-    DESCRIBE on the topic. Raises ConfigError for invalid options, and if progressTopic is not set.
+    progressTopic. ``spark`` is a session, and only writes of its Spark application count. The
+    principal needs READ and DESCRIBE on the topic. Raises ConfigError for invalid options, and if
+    progressTopic is not set.
     """
 
     def __init__(

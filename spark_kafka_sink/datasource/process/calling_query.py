@@ -65,8 +65,8 @@ def calling_query(session: SparkSession, number: int) -> CallingQuery:
 
 def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery:
     """The active query that runs in ``session``. ``name`` is the UUID of the session. If no active
-    query runs in this session, the result is the query that the local properties of this thread
-    name.
+    query runs in this session, the result is the query whose id is in the local properties of this
+    thread.
     """
     here, of_thread = _local_id(session), CallingQuery("", "", name)
     is_written_here = here != "" and _local(session, "streaming.sql.batchId") == str(number)

@@ -203,7 +203,7 @@ class AuditReport:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """The finished task of a batch that took longest."""
+    """The task that took longest, among the finished tasks of a batch."""
 
     partition: Annotated[int, Described("The DataFrame's partition, which is the task's index.")]
     attempt: Annotated[int, Described("The number of the attempt that succeeded, from 0.")]

@@ -60,9 +60,10 @@ class Registry(Protocol):
     cached.
 
     ``by_id`` returns the schema with an id. ``latest`` returns the newest schema of a subject, or
-    None if the registry does not have the subject. ``id_of`` returns the id of the schema ``text``
-    in a subject. If the subject does not have the schema and ``register`` is true, ``id_of``
-    registers the schema, and returns the new id. If ``register`` is false, ``id_of`` returns None.
+    None if the registry does not have the subject. ``id_of`` looks for the schema with the text
+    ``text`` in a subject, and returns the schema's id. If the subject does not have this schema,
+    the result depends on ``register``: if it is true, ``id_of`` registers the schema, and returns
+    the new id, otherwise ``id_of`` returns None.
     """
 
     addresses: tuple[str, ...]
@@ -78,9 +79,9 @@ _Ask = Callable[[Registry], RegisteredSchema]
 
 
 def registry_of(options: SchemaOptions, limit_ms: int) -> Registry:
-    """Creates a client for the registry that ``options`` name. All requests of the client together
-    may take at most ``limit_ms``. A client for another kind of registry, such as Glue or Azure,
-    would be chosen here.
+    """Creates a client for the schema registry of a write with these options. All requests of the
+    client together may take at most ``limit_ms``. A client for another kind of registry, such as
+    Glue or Azure, would be chosen here.
     """
     return ConfluentRegistry(dict(options.registry), limit_ms)
 
@@ -289,7 +290,9 @@ class _Way:
         return found
 
     def usable(self, found: RegisteredSchema) -> RegisteredSchema:
-        """Returns the schema ``found``. Raises SchemaError if rows can't be written with it."""
+        """Checks a schema that the registry has returned: ``found``. Raises SchemaError if rows
+        can't be written with this schema. Otherwise returns ``found``.
+        """
         payload, problem, hint = self._payload, found.unusable, "write with another schema"
         if found.type != self._format.schema_type:
             problem = f"is {safe_text(found.type)}, and {payload.part}Format is {payload.format}"
@@ -358,8 +361,9 @@ def _latest(registry: Registry, subject: str) -> RegisteredSchema:
 
 
 def given_schema(payload: PayloadOptions) -> str:
-    """The text of the schema in the option ``keySchema`` or ``valueSchema``. If the option names a
-    file, the text of the file. Raises ConfigError if the file can't be read.
+    """The text of the schema from the option ``keySchema`` or ``valueSchema``. The option contains
+    the text itself, or the path of a file with the text. Raises ConfigError if the file can't be
+    read.
     """
     text = payload.schema or ""
     option = f"{payload.part}Schema"

@@ -13,8 +13,9 @@ Spark Connect have one such class each. Code in other languages and SQL does not
 and needs ``mode("append")``.
 
 Over Connect, a foreachBatch function runs in a process of the server, where no code calls
-``register``. So the user's function is wrapped in another function. In that process, the other
-function installs the patch of this module and the patch of ``session_settings``.
+``register``. So the user's function is wrapped in the function ``with_default_mode``. In the
+server's process, this wrapper installs the patch of this module and the patch of
+``session_settings``.
 """
 
 from __future__ import annotations

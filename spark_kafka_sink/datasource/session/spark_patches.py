@@ -27,9 +27,9 @@ class Patches:
     """The wrappers for methods of a pyspark class. ``arounds`` maps the name of a method to its
     wrapper.
 
-    The class ``name`` is patched in each of the ``modules`` that this process has already imported.
-    The writer classes of Spark Connect are in other modules. The import of these modules needs
-    grpc, so only a process with a Connect session has imported them.
+    ``name`` is the name of the class. It is patched in each module of ``modules`` that this process
+    has already imported. The writer classes of Spark Connect are in other modules. The import of
+    these modules needs grpc, so only a process with a Connect session has imported them.
     """
 
     def __init__(self, name: str, modules: Sequence[str], arounds: Mapping[str, Around]) -> None:
@@ -84,7 +84,7 @@ def wrap(cls: type, name: str, around: Around) -> None:
     Does nothing if the method has this wrapper already.
 
     A method may have several wrappers: the wrapper that was added last is called first. If the
-    class does not define the method, as in another version of Spark, nothing is done.
+    class does not define the method, as in some versions of Spark, nothing is done.
     """
     method = cls.__dict__.get(name)
     if method is None or around in _arounds_of(method):

@@ -226,8 +226,8 @@ def refuse_cut_times(schema: StructType, plan: ColumnPlan, json: JsonOptions) ->
 
 
 def refuse_other_keys(schema: StructType, feed: FeedColumns, plan: ColumnPlan) -> None:
-    """Raises SchemaError if ``upserts`` was called with other keys than the option keyColumns
-    names.
+    """Raises SchemaError if the keys in the call of ``upserts`` differ from the columns in the
+    option keyColumns.
 
     ``upserts`` adds the names of its keys to the metadata of the key columns and of the column with
     the change type. The keys are compared only if the key columns have the same names in their

@@ -205,9 +205,9 @@ class DeadLetters:
         return DeliveryError(text, hint=error.hint, kind=Kind.LETTER_NOT_SENT)
 
     def _look_at(self, names: Sequence[str], topics: Topics) -> None:
-        """Requests the metadata of the topics ``names`` and the principal's rights on them. Stores
-        for each topic whether rows can be written to it. No row can be written to the dead-letter
-        topic.
+        """Requests the metadata of the topics in ``names`` and the principal's rights on them.
+        Stores for each topic whether rows can be written to it. The dead-letter topic counts as a
+        topic to which no row can be written.
         """
         codes = topics.unavailable_topics(names)
         codes |= self.forbidden([name for name in names if name not in codes])

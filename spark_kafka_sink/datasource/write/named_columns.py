@@ -1,4 +1,5 @@
-"""Finds the columns that keyColumns, valueColumns and headersColumns name in a DataFrame's schema.
+"""Finds the columns of the options keyColumns, valueColumns and headersColumns in a DataFrame's
+schema.
 
 The driver finds the columns before any task, and checks that their types can be written. It also
 records properties of Spark's types that Arrow's types lack, such as the units of an interval. The
@@ -51,9 +52,10 @@ def composed_columns(
     *,
     is_struct: bool = False,
 ) -> ComposedColumns | None:
-    """Finds the columns that ``option`` (keyColumns or valueColumns) names, and checks their types.
-    ``names`` is the value of the option. Returns None if the option names no column. Raises
-    SchemaError for a missing column, and for a type that the format can't write.
+    """Finds the columns of the key or of the value, and checks their types. ``option`` is
+    keyColumns or valueColumns, and ``names`` is the value of this option. Returns None if the
+    option names no column. Raises SchemaError for a missing column, and for a type that the format
+    can't write.
 
     If ``is_struct`` is true, the option names one struct column, and the fields of the struct are
     written. The types for Avro and Protobuf are checked later, with the schema.

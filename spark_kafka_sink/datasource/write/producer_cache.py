@@ -67,8 +67,9 @@ class ProducerCache:
         caller then owns the producer. Returns None if the cache has no such producer, or if the
         producer has failed while it was in the cache.
 
-        Also closes the cached producers that no task will use again: those with the same
-        transactional id, and those of an earlier run of the same query or job.
+        Also closes the cached producers that no task will use again: producers with the
+        transactional id of ``config``, and producers of an earlier run of the query or job of
+        ``config``.
         """
         wanted = _id_of(config)
         with self._lock:

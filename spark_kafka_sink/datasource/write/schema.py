@@ -11,7 +11,7 @@ values of rows (``records/record_columns``).
 | topic | string | the ``topic`` option must be set | error, unless the option is set |
 | headers | array<struct<key:string,value:binary>> or map<string,binary or string> | none | none |
 | partition | int | the partitioner decides | the partitioner decides |
-| timestamp | timestamp, timestamp_ntz or bigint (ms since the epoch) | time of sending | the same |
+| timestamp | timestamp, timestamp_ntz or bigint (ms since the epoch) | send time | send time |
 
 A bigint that means a time before 1980 is an error, because the value is most likely in seconds.
 
