@@ -24,7 +24,7 @@ MICRO_BATCHES = 8
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Starts a Spark session, and writes the topics that the command line names."""
+    """Starts a Spark session, and writes to the topics that are arguments of the command line."""
     options = _parse(arguments)
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ.setdefault(name, sys.executable)

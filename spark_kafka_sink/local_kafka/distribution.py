@@ -177,7 +177,7 @@ def fetch(
     coordinates: tuple[Coordinate, ...],
     version: str = KAFKA_VERSION,
 ) -> Path:
-    """Downloads the artifacts ``coordinates`` into ``<directory>/<name>/jars``, if they are
+    """Downloads all artifacts of ``coordinates`` into ``<directory>/<name>/jars``, if they are
     missing. Returns ``<directory>/<name>``.
 
     Raises the same error as :func:`resolve`. The caller must hold the lock of :func:`cache_lock`

@@ -1,7 +1,8 @@
 """Prepares the files that a broker needs. This is done once on each machine.
 
 :func:`prepare` downloads the jars and creates the class archive of the JVM. A class archive ("class
-data sharing") contains loaded classes of a JVM. With the archive, Kafka starts in about half the
+data sharing") is a file with Java classes in the form that they have in the memory of a JVM. With
+the archive, the JVM need not load these classes one by one, and Kafka starts in about half the
 time. A temporary broker writes the class archive, once for each machine, version of Kafka and build
 of the JVM.
 """
@@ -46,8 +47,8 @@ _log = logging.getLogger("spark_kafka_sink.local_kafka")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A JVM, the jars of Kafka, and the class archive for both. The class archive has loaded
-    classes, so that the JVM starts faster. It is None if it could not be created.
+    """A JVM, the jars of Kafka, and a class archive, with which this JVM starts Kafka faster. The
+    archive is None if it could not be created.
     """
 
     java: Java
@@ -62,8 +63,8 @@ class Installation:
         self, properties: Path, cluster_id: str, options: Sequence[str] = ()
     ) -> None:
         """Formats the storage of a node with Kafka's storage tool. The tool writes meta.properties
-        and the bootstrap metadata into the directories ``log.dirs``, which the configuration file
-        ``properties`` names.
+        and the bootstrap metadata into the node's log directories. ``properties`` is the
+        configuration file of the node, and its setting ``log.dirs`` has these directories.
 
         ``options`` are further arguments of ``kafka-storage format``, such as ``("--feature",
         "transaction.version=0")``. If the tool fails, raises LocalKafkaError with the output of the
