@@ -130,8 +130,8 @@ class ConfluentRegistry:
         return None if answer is None else self._schema(answer, self._id(answer))
 
     def id_of(self, subject: str, text: str, kind: str, *, register: bool) -> int | None:
-        """Requests the id of the schema ``text`` in ``subject``. ``kind`` is the registry's name of
-        the format: AVRO, PROTOBUF or JSON.
+        """Requests the id that a schema has in ``subject``. ``text`` is the schema. ``kind`` is the
+        registry's name of the schema's format: AVRO, PROTOBUF or JSON.
 
         If the subject does not have this schema, the result depends on ``register``. If
         ``register`` is True, the schema is registered as a new version of the subject, and gets an

@@ -1,5 +1,5 @@
 """IAM authentication of Amazon MSK: the mechanism AWS_MSK_IAM, and OAuth tokens that contain the
-same signature.
+signature of that mechanism.
 
 This module creates the messages of the mechanism, finds the AWS region of a broker, and fetches AWS
 credentials. A fetch may block. The package botocore (the extra ``aws``) fetches the credentials,
@@ -144,9 +144,8 @@ def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCreden
     """Returns a function that fetches AWS credentials. Its argument, the broker's host, is not
     used.
 
-    The returned function may block. It raises OSError if a retry may succeed, and
-    AuthenticationError otherwise. Raises ConfigError if a required package, such as botocore, is
-    not installed.
+    Raises ConfigError if a required package, such as botocore, is not installed. The returned
+    function may block. It raises OSError if a retry may succeed, and AuthenticationError otherwise.
     """
     errors = _botocore("botocore.exceptions")
     source = _Source(login)

@@ -111,9 +111,11 @@ def gssapi_contexts(
     without blocking. Both raise AuthenticationError if the library has no ticket for the broker.
     Both raise ConnectionError if a retry may succeed, for example while no KDC can be contacted.
 
-    The library keeps the ticket that the first function has fetched in a cache. The second function
-    takes the ticket from this cache. Raises ConfigError if the package ``gssapi`` is not installed,
-    or if the keytab file can't be used.
+    The library has a cache, in which it keeps the ticket that the first function has fetched. The
+    second function takes the ticket from this cache.
+
+    This function, ``gssapi_contexts``, raises ConfigError if the package ``gssapi`` is not
+    installed, or if the keytab file can't be used.
     """
     if settings.keytab:
         _check_keytab(settings.keytab)

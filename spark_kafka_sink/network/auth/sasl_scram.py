@@ -204,8 +204,8 @@ def _text(message: bytes) -> str:
 
 
 def _fields(message: str, *names: str) -> dict[str, str]:
-    """Parses a SCRAM message such as ``r=...,s=...,i=4096``. Returns the values of the attributes
-    ``names``.
+    """Parses a SCRAM message such as ``r=...,s=...,i=4096``. Returns a dict from each of ``names``,
+    such as ``r``, to the value of this attribute.
 
     These attributes must be the first in the message, in this order. Later attributes are optional
     extensions, and are ignored. A message with a mandatory extension is rejected, because its first

@@ -172,8 +172,8 @@ class InFlightRequests:
 
     def nodes_with_timed_out_requests(self, now: int) -> list[int]:
         """Returns the ids of the nodes with a request that has timed out. The method checks all
-        requests, and sets ``earliest_deadline_ms`` for the requests that are left. So it is called
-        only after ``earliest_deadline_ms``.
+        requests, and sets ``earliest_deadline_ms`` for the requests that are left. This takes long,
+        so the caller calls the method only when the time ``earliest_deadline_ms`` is over.
         """
         timed_out = []
         earliest = NEVER

@@ -121,8 +121,8 @@ def _tunnel(
     sock: socket.socket, proxy: Proxy, address: tuple[str, int], deadline: _Deadline
 ) -> None:
     """Requests a connection to the server ``address`` from the proxy, by the HTTP method CONNECT
-    (RFC 9110, 9.3.6). ``sock`` is connected to the proxy. After this call, the proxy passes bytes
-    that are written to ``sock`` on to the server.
+    (RFC 9110, 9.3.6). ``sock`` is connected to the proxy. After this call, bytes that are written
+    to ``sock`` reach the server, because the proxy forwards them.
     """
     connection = http.client.HTTPConnection(proxy.host, proxy.port)
     connection.sock = _BoundedSocket(sock, deadline, _MOST_HEADERS)

@@ -121,7 +121,7 @@ def _set_versions(context: ssl.SSLContext, names: list[str]) -> None:
 
 
 def _set_ciphers(context: ssl.SSLContext, names: list[str]) -> None:
-    """Enables only the cipher suites ``names``.
+    """Enables only the cipher suites in ``names``.
 
     Raises ConfigError for a name that is not a cipher suite. OpenSSL would read such a name as an
     expression, which could enable suites without certificates or lower the security level.
