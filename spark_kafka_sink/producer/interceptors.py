@@ -71,7 +71,8 @@ class ProducerInterceptor:
 
         For rows of ``send_columns``, the method is called once for each batch:
         ``metadata.record_count`` is the number of rows, and ``metadata.offset`` the offset of the
-        batch's first record. This may be a record of ``send``, if the batch has records of both.
+        batch's first record. The first record may come from ``send``, if the batch has records of
+        ``send`` and rows of ``send_columns``.
 
         The method may have a third parameter. It then receives the record's headers, read-only
         (KIP-512). For rows of ``send_columns``, these headers are empty.

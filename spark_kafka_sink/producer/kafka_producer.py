@@ -332,8 +332,8 @@ class KafkaProducer:
         Such a topic does not exist, or the principal may not see it.
 
         Requests the metadata of all topics together, and blocks for at most max.block.ms. Raises
-        KafkaTimeoutError if the brokers do not respond in this time, or if they return another
-        error.
+        KafkaTimeoutError if the brokers do not respond in this time, or if they return only a
+        temporary error for a topic.
         """
         self._lifecycle.check()
         now = self._clock.now_ms()

@@ -71,7 +71,7 @@ os.register_at_fork(after_in_child=ForkCounter.increment)
 
 
 class NetworkLink:
-    """Passes the calls of other threads on to the network client of a producer.
+    """Forwards the calls of other threads to the network client of a producer.
 
     Some components need this link, and the client needs these components. So the link is created
     first, and gets the client later by :meth:`connect`. Without a client, the methods do nothing.

@@ -75,8 +75,8 @@ class ProducerOptions:
         are logged. A ProducerConfig was checked earlier, and is used unchanged.
 
         Also creates the serializers and interceptors, and calls their ``configure``. If one of
-        these steps fails, the serializers and interceptors so far are closed. Raises ConfigError
-        for invalid options.
+        these steps fails, the serializers and interceptors that were already created are closed.
+        Raises ConfigError for invalid options.
         """
         objects: dict[str, object] = {}
         if isinstance(given, ProducerConfig):

@@ -184,7 +184,7 @@ class BatchDrainer:
 
     def _open_ready(self, nodes: set[int], now: int) -> int:
         """Adds to ``nodes`` the leaders of the open batches that must be sent now. Returns the
-        delay in ms until another open batch must be sent, or NEVER.
+        delay in ms until the next open batch must be sent, or NEVER.
         """
         accumulator, manager = self._accumulator, self._transaction_manager
         everything = self._send_all_open(now)

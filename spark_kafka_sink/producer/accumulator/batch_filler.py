@@ -381,12 +381,12 @@ class BatchFiller:
         return False
 
     def close_claimed(self, claimed: list[ProducerBatch], taken: int = 0) -> None:
-        """Compresses the batches ``claimed`` without the lock, and sets their state to READY.
+        """Compresses all batches in ``claimed`` without the lock, and sets their state to READY.
 
         ``taken`` is the number of bytes of the BufferPool that the caller's batches now own. The
-        method uses ``taken`` only if this call is interrupted. In this case ``taken`` bytes are
-        freed twice: by the caller now, and by the batches later. To balance this, the method
-        allocates ``taken`` bytes once more.
+        method needs this number only if the call is interrupted. In this case these bytes are freed
+        twice: by the caller now, and by the batches later. To balance this, the method allocates
+        this number of bytes once more.
         """
         done = 0
         try:

@@ -133,8 +133,8 @@ class PartitionLoad:
     def _weights(
         self, topic: str, available: Sequence[int], infos: PartitionInfos | None
     ) -> list[int] | None:
-        """The weights of the partitions ``available``, in the same order. A partition with the
-        weight 0 is not chosen. Returns None if all weights are equal.
+        """The weights of the partitions in ``available``, in the order of that list. A partition
+        with the weight 0 is not chosen. Returns None if all weights are equal.
         """
         leaders: Sequence[int] = ()
         if infos is not None and (self._rack or self._timeout_ms > 0):
@@ -163,7 +163,7 @@ class PartitionLoad:
     def _by_load(
         self, topic: str, available: Sequence[int], leaders: Sequence[int]
     ) -> list[int] | None:
-        """Computes weights of the partitions ``available`` from the numbers of their queued
+        """Computes a weight for each partition in ``available`` from the number of its queued
         batches.
 
         ``leaders`` has the leader of each of these partitions. It is empty if no option needs the

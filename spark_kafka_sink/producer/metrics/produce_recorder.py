@@ -111,11 +111,11 @@ class ProduceRecorder:
 
     def _fails_alone(self, batch: ProducerBatch) -> bool:
         """Returns True if the producer can continue after ``batch`` has failed. This is so in two
-        cases.
+        cases:
 
-        In a transaction, the transaction manager marks the transaction as failed, and the commit
-        raises the error. Without a transaction, all records of the batch must come from ``send``,
-        so that their futures have the error.
+        * The batch is in a transaction. The transaction manager then marks the transaction as
+          failed, and the commit raises the error.
+        * All records of the batch come from ``send``. Their futures then have the error.
         """
         return self._transactional or batch.has_futures_only
 

@@ -126,8 +126,8 @@ class RecordFiller:
 
         There are three results:
 
-        * The record's future, if the record was appended. If the batch needed the bytes ``memory``,
-          it now owns them, and ``memory.size`` is 0. Otherwise the caller must free them.
+        * The future, if the record was appended. If the batch needed the bytes in ``memory``, it
+          now owns them, and ``memory.size`` is 0. Otherwise the caller must free them.
         * PARTITION_CHANGED, if the sticky partition of the topic has changed. The caller must
           choose the partition again.
         * A number of bytes. The caller must allocate these bytes, and call this method again.

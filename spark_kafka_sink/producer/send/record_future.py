@@ -500,8 +500,8 @@ def call_back(callback: Callback, metadata: RecordMetadata, error: KafkaError | 
 
 
 def _warn_of(metadata: RecordMetadata, raised: BaseException) -> None:
-    """Logs the exception ``raised`` of a callback. Logs only the exception's class and place in the
-    code, because the exception's text may contain the content of a record.
+    """Logs an exception of the user's callback: ``raised``. Logs only the exception's class and
+    place in the code, because the exception's text may contain the content of a record.
     """
     warn(
         _log,

@@ -194,8 +194,8 @@ _BUILT_IN: dict[str, Callable[[], Serializer]] = {
 
 
 def serializer(given: object, option: str) -> Serializer:
-    """Returns the serializer object for the value ``given`` of an option. ``given`` may be a
-    serializer object, a class, a short name such as ``int``, a class name of Java, or an import
+    """Returns the serializer object for an option. ``given`` is the value of the option. It may be
+    a serializer object, a class, a short name such as ``int``, a class name of Java, or an import
     path. None and an empty text mean :class:`BytesSerializer`.
 
     Raises ConfigError with the option's name ``option`` for other values, and if the constructor of
@@ -230,7 +230,7 @@ def serializer(given: object, option: str) -> Serializer:
 def serialize(
     by: Serializer, option: str, topic: str, data: object, headers: Headers
 ) -> bytes | None:
-    """Converts ``data`` to bytes with the serializer ``by``. Returns None if ``data`` is None.
+    """Converts ``data`` to bytes. ``by`` is the serializer. Returns None if ``data`` is None.
 
     Raises SerializationError if ``by`` rejects ``data`` (TypeError or UnicodeEncodeError), or
     returns something other than bytes. The message has the option's name ``option``, but never the

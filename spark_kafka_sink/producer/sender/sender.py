@@ -560,7 +560,7 @@ class Sender:
         self._move_on(response.received_ms)
 
     def _report(self, done: list[ProducerBatch]) -> None:
-        """Reports the acknowledged batches ``done`` to the recorder, and frees their memory."""
+        """Reports the acknowledged batches in ``done`` to the recorder, and frees their memory."""
         if done:
             self._recorder.batches_done(done)
             self._release(*done)
@@ -585,8 +585,8 @@ class Sender:
         """Handles the response ``answer`` to ``batch``: completes, splits, retries or fails the
         batch (Java's Sender.completeBatch).
 
-        An acknowledged batch is added to ``done``. The caller reports the batches ``done`` of a
-        request together.
+        An acknowledged batch is added to ``done``. The caller reports all batches in ``done``
+        together, after the last batch of the request.
         """
         now, code, manager = response.received_ms, answer.error, self._transaction_manager
         node_id = response.request.destination
@@ -679,7 +679,7 @@ class Sender:
         code: ErrorCode,
         proven: Iterable[ProducerBatch],
     ) -> None:
-        """Completes the batches ``proven``, and counts duplicates.
+        """Completes the batches in ``proven``, and counts duplicates.
 
         ``proven`` are earlier batches that must be in the log, because the broker has acknowledged
         ``batch``. They are completed with an unknown offset, and count as duplicates. If ``code``

@@ -193,8 +193,8 @@ _COMPLETED: Verdict[Any] = Verdict(Action.COMPLETE)
 
 
 class _Place(Enum):
-    """For what a batch without an outcome waits: for a response (SENT), for its turn to be sent
-    again (QUEUED), or as the values say.
+    """The event for which a batch without an outcome waits: the response (SENT), its turn to be
+    sent again (QUEUED), or the event that the value of the member describes.
     """
 
     SENT = "in flight"

@@ -323,10 +323,8 @@ class TransactionManager:
             self._identity.forget_prepared()
 
     def ensure_in_transaction(self) -> None:
-        """Raises an error if records can't be sent now. Called before each append.
-
-        A transactional producer must be in a transaction. An idempotent producer must not have
-        failed.
+        """Raises an error if records can't be sent now: if a transactional producer is not in a
+        transaction, or if an idempotent producer has failed. Called before each append.
         """
         self.maybe_fail_with_error()
         if self.is_transactional:
@@ -465,8 +463,9 @@ class TransactionManager:
           neither failed nor ended.
         * No batch of the partition has failed in the current epoch, is being sent again, waits to
           be sent again, or waits for proof (see ``partition_sequences.py``).
-        * Fewer than five batches of the partition are in flight. Before the first acknowledgement
-          of the partition, no batch of the partition is in flight.
+        * Fewer than five batches of the partition are in flight. Until brokers have acknowledged a
+          first batch of the partition, the limit is stricter: no batch of the partition is in
+          flight.
 
         A batch that is sent again already has its sequence number. It waits until no earlier batch
         of the partition is in flight or must be sent again.
