@@ -417,7 +417,9 @@ def _answered(missing: set[Any], key: Hashable, what: str) -> None:
 
 
 def _with(message: ResponseT, field: str, kept: Sequence[Any]) -> ResponseT:
-    """Returns a copy of ``message`` in which ``field`` has the items ``kept``."""
+    """Returns a copy of ``message``. In the copy, the field with the name ``field`` has only the
+    items in ``kept``.
+    """
     if kept is getattr(message, field):
         return message
     changed: ResponseT = replace(message, **{field: kept})  # type: ignore[type-var]  # a dataclass

@@ -202,7 +202,8 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Encodes a value that can be null: the bytes ``branch``, and then the value with ``node``.
+    """Encodes a value that can be null. First the bytes in ``branch`` are written, and then the
+    value, in the encoding of ``node``.
 
     For a null, only the bytes in the field ``null`` are written. If the field ``null`` is None, a
     row with a null is refused. ``branch`` selects the branch of an Avro union, or is the tag of a

@@ -116,7 +116,9 @@ class RecordColumns:
         return [names[i] for i in used]
 
     def slice(self, offset: int, length: int) -> RecordColumns:
-        """The ``length`` rows from ``offset`` on, without a copy."""
+        """A part of the rows, without a copy: ``length`` is the number of rows, and ``offset`` is
+        the index of the first row.
+        """
         end = offset + length
         return RecordColumns(
             rows=length,

@@ -1,4 +1,4 @@
-"""Builds the key, the value and the headers of each row from the columns that options name.
+"""Builds the key, the value and the headers of each row from the columns that the options select.
 
 :func:`with_composed` adds up to three columns to a batch: one for the keys, one for the values, and
 one for the headers. This happens before step 3 of a record's way (DESIGN.md). :func:`parts_of`
@@ -141,9 +141,11 @@ def _payloads_by_topic(
     header that identifies a row's schema, as a pair: the name of the header, and its value in each
     row. The pair is None if the format has no such header.
 
-    A row gets a null key or value in two cases. If the row's topic has no schema, because the
-    topic is not in the option schemaTopics, the row is also added to the refusals of the result.
-    If the row's topic is null, no refusal is added, because a later check finds this row.
+    A row gets a null key or value in two cases:
+
+    * The row's topic has no schema, because the topic is not in the option schemaTopics. The row is
+      then also added to the refusals of the result.
+    * The row's topic is null. No refusal is added, because a later check finds this row.
     """
     names = plain_binary(topics)
     known = pa.array([topic.encode() for topic, _ in part.by_topic], names.type)

@@ -116,8 +116,8 @@ class ProtobufFormat(SchemaFormat):
 
 @lru_cache(64)
 def file_descriptor(text: str, references: References = ()) -> FileDescriptor:
-    """Parses the .proto file ``text``. ``references`` are the files that this file imports, as
-    pairs of import path and text.
+    """Parses a .proto file. ``text`` is the content of the file. ``references`` are the files that
+    this file imports, as pairs of import path and text.
 
     Raises SchemaError if the file is invalid, and ConfigError if protoc is not installed.
     """
@@ -197,8 +197,9 @@ def _run_protoc(directory: str, arguments: Sequence[str]) -> None:
 def message_of(
     text: str, name: str | None, references: References = ()
 ) -> tuple[Descriptor, tuple[int, ...]]:
-    """Finds the message ``name`` in the .proto file ``text``. If ``name`` is None, finds the first
-    message. ``name`` is the full name, or the name without its package.
+    """Finds a message in a .proto file. ``text`` is the content of the file. ``name`` is the
+    message's full name, or its name without the package. If ``name`` is None, finds the first
+    message.
 
     Returns the message, and its message indexes: the way from the file to the message, through the
     messages that enclose it. Raises SchemaError if there is no such message.

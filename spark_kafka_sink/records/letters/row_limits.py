@@ -46,8 +46,9 @@ class RowLimits:
         return min(limits) - JAVA_OVERHEAD
 
     def check(self, columns: RecordColumns, now_ms: int, bad: BadRows) -> None:
-        """Adds the rows that are too large, and the rows with a timestamp that the topic does not
-        accept, to ``bad``. ``now_ms`` is the time now in milliseconds since the epoch.
+        """Finds the rows that are too large, and the rows with a timestamp that the topic does not
+        accept. Adds these rows to ``bad``. ``now_ms`` is the time now in milliseconds since the
+        epoch.
         """
         self.check_sizes(columns, bad)
         self.check_times(columns, now_ms, bad)

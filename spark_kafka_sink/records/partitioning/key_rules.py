@@ -9,7 +9,7 @@ leaders.
 A name of a librdkafka partitioner means the same as in librdkafka (``rdkafka_msg.c``).
 ``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty key. All others distribute
 null keys by load. ``consistent_random`` also distributes empty keys by load, and ``random`` chooses
-a random partition for each empty or other key. All others hash an empty key.
+a random partition for each key that is not null, even if it is empty. All others hash an empty key.
 """
 
 from __future__ import annotations

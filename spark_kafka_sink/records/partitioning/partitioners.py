@@ -298,9 +298,9 @@ class RoundRobinPartitioner:
 def chosen_by_place(
     name: str | None, columns: RecordColumns, *, ignore_keys: bool = False
 ) -> Bools:
-    """The mask of the rows for which the partitioner ``name`` uses neither a key nor the column
-    ``partition`` to choose the partition. The partition of such a row depends on the rows before
-    it, or on chance.
+    """The mask of the rows for which a partitioner uses neither a key nor the column ``partition``
+    to choose the partition. The partition of such a row depends on the rows before it, or on
+    chance.
 
     ``name`` is a value of ``partitioner.class``, or None for the built-in partitioner.
     """

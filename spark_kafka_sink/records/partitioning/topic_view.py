@@ -1,5 +1,5 @@
-"""Prepares the input of every partitioner: facts about topics, the partitions that rows name, and
-the rows of each topic.
+"""Prepares the input of every partitioner: facts about topics, the partitions in the column
+``partition``, and the rows of each topic.
 
 This module does not choose partitions: ``partitioners`` does.
 """
