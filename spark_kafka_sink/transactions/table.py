@@ -186,10 +186,10 @@ def a_step_has_failed(goal: Goal, view: View) -> Step | None:
 
     Two processes that both may take over would keep fencing each other, and a user may run any
     number of threads (writes of a block, versions, plannings, aborts). So each process opens the
-    key again and again for max.block.ms. Before the second retry and each later retry, the process
-    pauses for a random time. The longest possible pause is at first twice the duration of the
-    failed attempt, and grows with each retry. If a partition of the batch lacks a leader, the
-    process also retries for max.block.ms.
+    key again and again for max.block.ms, and at least MOST_OPENINGS times. Before the second retry
+    and each later retry, the process pauses for a random time. The longest possible pause is at
+    first twice the duration of the failed attempt, and grows with each retry. If a partition of the
+    batch lacks a leader, the process also retries for max.block.ms.
     """
     if view.failed is None:
         return None
@@ -237,7 +237,8 @@ def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
     """The transactions of the decided batch are all committed, or all aborted. Then the result is
     written to the log. If all are committed, the result is DONE. If all are aborted, the result is
     the state before the decision. If brokers have aborted only some of them, the result is the list
-    `lost` of these transactions. If the log already has such a list, the call fails.
+    `lost` of these transactions. If the log already has such a list, or if an outcome stays
+    unknown, the call fails.
     """
     decision = view.state.decision
     if decision is None:
@@ -275,12 +276,12 @@ def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
 
 
 def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
-    """If the batch is committed, the open transactions of its run are aborted, and also the open
+    """If the commit has succeeded, the open transactions of its run are aborted, and also the open
     transactions of all superseded runs, which can't commit any more. Then the commit returns. A
     write of a block aborts no transaction, because its batch is not over. The commit of a version
-    (txnVersion) first aborts only the open transactions of other superseded runs. If its own run
-    has open transactions, the commit adds the run to the list `superseded` in the state of the key,
-    and then aborts these transactions.
+    (txnVersion) first aborts only the open transactions of other superseded runs. If this commit
+    has decided the version, and its own run has open transactions, the commit adds the run to the
+    list `superseded` in the state of the key, and then aborts these transactions.
 
     Another thread of the driver may write the next version in the same run. Without the entry in
     the list, this could happen::
@@ -328,8 +329,9 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
     """If the log may have had the decision of this commit, and does not have it now, the
     coordinators describe the decision's transactions. If all are committed, the commit has
     succeeded. If only some are committed, or if the outcome is unknown, the commit fails.
-    Exception: if another thread of this run has written DONE for the batch, an unknown outcome
-    counts as committed.
+    Exception: if the log had the decision and now has the batch as done, and no other run has taken
+    over the key, an unknown outcome counts as committed. If each transaction is open or aborted,
+    the commit continues with later rows, and may decide again.
     """
     if view.tried is None:
         return None
@@ -345,9 +347,10 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
 
 def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
     """The commit fails if another run has taken over the key, or if the run of the batch was
-    aborted. There are two exceptions, which later rows handle. The first exception is a repeated
-    txnVersion that wrote nothing. The second is a txnVersion of an aborted run, if a later
-    txnVersion is done.
+    aborted. It also fails if the log is older than the plan of the batch: the log has lost records,
+    or an old state was read. There are two exceptions, which later rows handle. The first exception
+    is a repeated txnVersion that wrote nothing. The second is a txnVersion of an aborted run, if a
+    later txnVersion is done.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = owner.refusal(state)
@@ -385,7 +388,8 @@ def it_can_not_be_the_next_one(goal: CommitBatch, view: View) -> Step | None:
 def it_is_done(goal: CommitBatch, view: View) -> Step | None:
     """If a batch with this number is done already, the done batch is compared with the new batch.
     If both are the same batch, the transactions of the new write are aborted, and also the report
-    and the offsets that this commit may have prepared. Then the commit succeeds. If the batches
+    and the offsets that this commit may have prepared. A transaction that can't be aborted now
+    stays open until a later sweep, or until its timeout. Then the commit succeeds. If the batches
     differ, the commit fails.
     """
     return _drop(goal, view) if goal.batch.number <= view.state.last_done else None
@@ -393,17 +397,19 @@ def it_is_done(goal: CommitBatch, view: View) -> Step | None:
 
 def it_is_a_write_of_a_block(goal: CommitBatch, view: View) -> Step | None:
     """If the batch is one write of a `transaction` block, its run becomes the owner of the key:
-    commits of the earlier owner are refused from then on. The write is recorded in the log. The end
-    of the block decides this write together with all other writes of the block.
+    commits of the earlier owner are refused from then on. The driver's own transactions of this
+    write are prepared, and the write is recorded in the log. The end of the block decides this
+    write together with all other writes of the block.
     """
     return _record(goal, view) if goal.batch.is_recorded_only else None
 
 
 def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
-    """The driver's own transactions are prepared, and all transactions are checked. Then DECIDED is
-    written, with this run as the owner of the key: commits of the earlier owner are refused from
-    then on. A batch without transactions is written as done. A txnVersion without transactions is
-    not written, because rows of this version may come later.
+    """The driver's own transactions are prepared. DECIDED is produced to the log, with this run as
+    the owner of the key. Then all transactions are checked, and then the write of DECIDED is
+    committed: commits of the earlier owner are refused from then on. A batch without transactions
+    is written as done. A txnVersion without transactions is not written, because rows of this
+    version may come later.
     """
     state = _taken_over(goal, view)
     decision = decision_of(goal.batch, state)
@@ -482,16 +488,17 @@ def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
-    """The open transactions of the batch are aborted. A transaction stays open if its coordinator
-    can't describe it, or if one of its partitions has no leader.
+    """The open transactions of the batch are aborted. All of them stay open if a coordinator can't
+    describe one of them. A transaction stays open if one of its partitions has no leader.
     """
     return AbortAll(goal.transactions) if view.is_aborted is None else None
 
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
-    """All other open transactions of this run are aborted. So are the open transactions of
-    superseded runs, which are runs that can't commit any more. A driver that completes a batch of
-    an earlier driver leaves such transactions open.
+    """All other open transactions of this run are aborted, except for transactions that the run has
+    planned since, and transactions that a decision names. The open transactions of superseded runs
+    are aborted, too: these runs can't commit any more. A driver that completes a batch of an
+    earlier driver leaves such transactions open.
     """
     owner = goal.owner
     if view.sweeps:
@@ -628,7 +635,8 @@ def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
 def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
     """The operator's transactions are aborted, except for transactions that a decision names, and
     transactions of the run that owns the key and may still commit. With `--force`, the operator can
-    include these, too.
+    include these, too. A transaction that has ended or changed since the operator saw it is left
+    alone.
     """
     if view.by_hand is not None:
         return None
