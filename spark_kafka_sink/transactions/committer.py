@@ -2,16 +2,17 @@
 operator's command.
 
 This module has the loop that performs one step after another. Every write of the commit log is a
-step of this loop. The module does not choose the next step (``table.py`` does that). It does not
-check whether a batch may be decided (``deciding.py`` does that), and does not interpret unclear
-responses (``outcomes.py`` does that).
+step of this loop, except for the writes of ``datasource/jobs/backfill_ledger.py``. The module does
+not choose the next step (``table.py`` does that). It does not check whether a batch may be decided
+(``deciding.py`` does that), and does not interpret unclear responses (``outcomes.py`` does that).
 
 **The commit point** is the moment when the log's transaction with the decision is committed, by
 EndTxn(commit). From then on batch N is DECIDED. If this driver does not commit the batch's
 transactions, the next driver does. Before the commit point, the batch's transactions can only be
 aborted. After the commit point, they can only be committed. Exception: if brokers have aborted some
 transactions of a decision before any was committed, or are about to abort them because of their
-age, all of them are aborted, and the batch is written again.
+age, all of them are aborted, and the batch is written again. An operator's command may also abort
+transactions of a decision (``kprod txn abort --force``, ``kprod txn resolve --as replay``).
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ class Committer:
     decision to commit it.
 
     Each step before a decision may take max.block.ms. The commit of a decided batch may take
-    delivery.timeout.ms. The age of a transaction has a separate limit (``lease.py``).
+    max.block.ms or delivery.timeout.ms, whichever is longer. The age of a transaction has a
+    separate limit (``lease.py``).
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
@@ -154,9 +156,10 @@ class Committer:
         *,
         tasks_may_run: bool,
     ) -> tuple[str, ...]:
-        """Aborts batch ``number``: its prepared ``transactions``, every other open transaction of
-        the run in ``owner``, and the open transactions of superseded runs (runs that may not commit
-        any more). Returns the ids of the other transactions that were aborted.
+        """Aborts batch ``number``: its prepared ``transactions``, every other open transaction that
+        the run in ``owner`` planned no later than this batch, and the open transactions of
+        superseded runs (runs that may not commit any more). Returns the ids of the other
+        transactions that were aborted.
 
         If the batch is already decided, nothing is aborted, and a warning is logged. With
         ``tasks_may_run``, open transactions are searched a second time after a wait: Spark needs

@@ -11,11 +11,15 @@ drivers A (older, run a) and B (newer, run b) of one query::
 
     A plans batch N at generation 1         B plans batch N, also at generation 1
     A commits: opens the key, writes DECIDED N, commits the transactions, writes DONE N
-    B commits: opens the key; a is the owner, and the generation is still 1, as at B's planning.
-               So B takes over: generation 2, a is superseded. N is done already: B drops its rows
+    B commits N: opens the key; a is the owner, and N is done already. B drops its rows, and takes
+               nothing over
+    B commits N+1: opens the key; the generation is still 1, as at B's planning.
+               So B takes over: generation 2, a is superseded. B writes DECIDED N+1
     A commits N+1: opens the key, finds that it is superseded, stops
 
-So the driver that started later wins, at the latest when the earlier driver commits its next batch.
+If A commits N+1 before B, B drops its rows of N+1, too. So each batch is visible once, and the
+driver that takes over stops the other driver. (With ``foreach_batch``, B takes over although it
+drops its rows, because the batch may be of another query.)
 """
 
 from __future__ import annotations

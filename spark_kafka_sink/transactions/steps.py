@@ -80,8 +80,8 @@ class RollForward:
 
 @dataclass(frozen=True, slots=True)
 class AbortBatch:
-    """Goal: abort batch ``number``, with its ``transactions`` and all other open transactions of
-    the run in ``owner``.
+    """Goal: abort batch ``number``, with its ``transactions``, and with all other open transactions
+    that the run in ``owner`` planned no later than this batch.
 
     ``tasks_may_run`` is true if a task of the batch may still write.
     """
