@@ -61,6 +61,18 @@ def written(kafka: RealKafka, topic: str, rows: int = 30, **options: object) -> 
     return reported(committed(producer))
 
 
+def roll_segments(kafka: RealKafka, topic: str) -> None:
+    """Writes records to partition 0, so that the broker closes its active segment: the cleaner
+    never cleans the active segment. The records have a key of their own, because the cleaner
+    removes older records with the same key.
+    """
+    producer = KafkaProducer({"bootstrap.servers": kafka.bootstrap})
+    for _ in range(3):
+        producer.send(ProducerRecord(topic, b"later", key=b"of no other record", partition=0))
+        producer.flush()
+    producer.close()
+
+
 def reported(
     *produced: ProduceReport,
     outcome: WriteOutcome = WriteOutcome.COMMITTED,

@@ -13,6 +13,7 @@ from tests.datasource.jobs.audited_writes import (
     committed,
     producer_to,
     reported,
+    roll_segments,
     send,
     written,
 )
@@ -39,10 +40,8 @@ def broker() -> Iterator[RealKafka]:
 def audited_until_it_is_not_complete(
     broker: RealKafka, topic: str, report: WriteReport
 ) -> PartitionAudit:
-    """The active segment is never cleaned, so another producer writes on."""
-
     def found() -> PartitionAudit | None:
-        written(broker, topic, 3)
+        roll_segments(broker, topic)
         result = audited(broker, report)
         return None if result.complete else result.partitions[0]
 
