@@ -129,9 +129,9 @@ def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
     micro-batch with its first run. If ``options`` contain the query's checkpointLocation, the sink
     compares the offsets of the sources. Otherwise it compares the numbers of rows and bytes.
 
-    The returned function also supports outputMode("update"), which Spark does not support for
-    Python sinks. You can call it in your own foreachBatch function, from threads, and over Spark
-    Connect.
+    The returned function also supports the output modes update and complete, which Spark does not
+    support for Python sinks. You can call it in your own foreachBatch function, from threads, and
+    over Spark Connect.
 
     Raises ConfigError for an invalid name, for the options txnAppId and txnVersion, which this
     function sets, and for a deliveryGuarantee other than exactly-once.

@@ -97,11 +97,11 @@ def backfill(
         result = backfill("lake.orders", name="orders-2026", by="order_date",
                           topic="orders", valueColumns="*", **kafka)
 
-    ``source`` is a DataFrame, or the name of a table. All calls read a Delta or Iceberg table at
-    the version that the table had at the first call. With the name of a table, ``transform`` makes
-    the columns to write. ``name`` identifies the backfill. It is the txnAppId of the steps, so it
-    must be unique in the Kafka cluster among the names with the same transactionalIdPrefix.
-    ``options`` are the options of the write.
+    ``source`` is a DataFrame, or the name of a table. If it is the name of a Delta or Iceberg
+    table, all calls read the version that the table had at the first call. With the name of a
+    table, ``transform`` makes the columns to write. ``name`` identifies the backfill. It is the
+    txnAppId of the steps, so it must be unique in the Kafka cluster among the names with the same
+    transactionalIdPrefix. ``options`` are the options of the write.
 
     Give either ``by`` or ``steps``. ``by`` is a column, and each step writes a range of its values.
     If the table is partitioned by this column, a step reads only its own partitions. ``steps`` is
