@@ -88,6 +88,19 @@ def test_a_record_whose_acknowledgement_is_lost_is_written_once(scene: Scene, ki
     assert records(scene.cluster) == 2
 
 
+def test_a_refused_write_is_aborted_after_an_earlier_lost_answer(scene: Scene) -> None:
+    """Otherwise the log's transaction stays open for the lease, and the next start waits for it."""
+    found = log(scene).open(KEY, scene.soon())
+    scene.control.cut(ApiKey.PRODUCE)
+    found.write(state(1), scene.soon())
+    scene.control.answer(ApiKey.PRODUCE, ErrorCode.TOPIC_AUTHORIZATION_FAILED, processed=True)
+    with pytest.raises(AuthorizationError):
+        found.write(state(2), scene.soon())
+    scene.scheduler.sleep(100)
+    assert scene.open_ids() == []
+    assert read(scene) == state(1)
+
+
 @pytest.mark.parametrize("processed", [True, False])
 @pytest.mark.parametrize("kind", ["drop", "cut"])
 def test_an_end_whose_answer_is_lost_is_asked_for_again(

@@ -77,6 +77,7 @@ class LogWriter:
     _failed: bool = False
     #: ``producer`` was used for a transaction that is committed.
     _used: bool = False
+    #: Requests of the current write that got no response.
     _unanswered: int = 0
     _ended_ms: int = 0
     _first_offset: int = -1
@@ -110,6 +111,7 @@ class LogWriter:
                 f"'{self.id}' of the commit log: a write failed; open the key again"
             )
         self._failed = True  # until it has succeeded
+        self._unanswered = 0  # (a late request of an earlier write has an old epoch)
         if self._used:
             try:
                 self.producer = self.client.init_producer_id(
