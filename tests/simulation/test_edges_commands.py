@@ -8,9 +8,13 @@ from spark_kafka_sink.base.errors import CommitError
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
+from spark_kafka_sink.transactions.operations.operator import EndPlan
+from spark_kafka_sink.transactions.table import DECIDED
 from spark_kafka_sink.transactions.transactional_ids import log_id, parse
 from tests.fakes.fake_cluster.codec import Request
+from tests.fakes.fake_cluster.transaction_coordinator import Transaction
 from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.scene_requests import of_data
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX
 from tests.simulation.test_edges_log_reading import deposed, ends_of_the_log, log_partition
 
@@ -26,7 +30,7 @@ def begin_orphan(scene: Scene) -> tuple[str, str, str]:
     """An open transaction of an attempt that the job does not count: its id, and its key and run.
     The only job of the scene is running.
     """
-    (used,) = {i.rpartition("~")[0] for i in scene.data_ids()}
+    used = min(i.rpartition("~")[0] for i in scene.data_ids())
     orphan = f"{used}~9"
     scene.begin_foreign(orphan)
     found = parse(orphan)
@@ -62,6 +66,39 @@ def test_a_job_that_can_not_commit_any_more_does_not(scene: Scene, is_reset: boo
         assert operator.inspector.keys(PREFIX) == {}, "the job removes its key"
     assert scene.open_ids() == []
     scene.ends_with(*[0] * is_reset)
+
+
+@pytest.mark.life(tasks=2)
+def test_an_abort_that_waited_during_a_reset_tears_no_batch(scene: Scene) -> None:
+    """The abort was planned while the job's run could not commit any more, and waits for its
+    confirmation. Then the reset of another operator removes the job's key, so the job commits.
+    """
+    scene.tells_query = False
+    run, plans = scene.run("driver"), list[EndPlan]()
+
+    def plans_and_resets() -> None:
+        orphan, key, of_job = begin_orphan(scene)
+        with scene.by_hand() as operator:
+            operator.end(operator.plan_abort([orphan]))
+            plans.append(operator.plan_abort_run(PREFIX, of_job))
+            operator.reset(operator.plan_reset(key))
+
+    def confirms() -> None:
+        with scene.by_hand() as operator:
+            aborted = operator.end(plans.pop())
+        assert not aborted.ended
+        assert DECIDED in aborted.kept.values()
+
+    def first_end(transaction: Transaction, commit: bool) -> None:
+        if commit and plans and "~~" not in transaction.transactional_id:
+            scene.beside(scene.run("operator").process, confirms)
+
+    scene.before_send(run, opens_a_key, plans_and_resets)
+    scene.control.hold(ApiKey.END_TXN, 4_000, 1, nth=2, where=of_data)
+    scene.cluster.on_decided = first_end
+    scene.job(run, scene.options(), 0)
+    assert not plans
+    scene.ends_with_tasks((0, 0), (0, 1))
 
 
 # -- a deposed leader shows an old state to a command ----------------------------------------------

@@ -62,6 +62,7 @@ from spark_kafka_sink.transactions.steps import EndByHand, Forget, Reset, Resolv
 from spark_kafka_sink.transactions.table import DECIDED, OWNED, kept_by_hand, left_by_hand
 from spark_kafka_sink.transactions.transactional_ids import (
     TransactionalId,
+    is_once,
     parse,
     prefix_of_key,
 )
@@ -465,12 +466,16 @@ class Operator:
     @staticmethod
     def _end_goal(plan: EndPlan, key: str) -> EndByHand:
         found = [t for t in plan.transactions if t.id.key == key]
+        # (A reset of the key of a job without txnAppId forgets that the job's run is superseded.)
+        may_decide = any(
+            t.standing is not Standing.SUPERSEDED or is_once(key, t.id.run) for t in found
+        )
         return EndByHand(
             key,
             tuple(t.found for t in found),
             plan.even_decided,
             plan.even_owners,
-            may_decide=any(t.standing is not Standing.SUPERSEDED for t in found),
+            may_decide,
         )
 
     # -- resolve ------------------------------------------------------------------------------
