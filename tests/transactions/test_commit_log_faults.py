@@ -269,6 +269,18 @@ def test_a_log_that_was_cut_off_is_read_from_its_beginning(scene: Scene) -> None
     assert kept.read(KEY, scene.soon()).state == state(2)
 
 
+def test_a_tombstone_that_compaction_removed_is_not_missed(scene: Scene) -> None:
+    """By a process that has read the key before it was removed, and reads it again after days."""
+    kept = log(scene)
+    session(scene)
+    assert kept.read(KEY, scene.soon()).state == state(1)
+    log(scene).remove(KEY, scene.soon())
+    scene.scheduler.sleep(2 * 24 * 60 * 60 * 1000)
+    compacted = scene.cluster.logs[TP]
+    compacted.batches = [batch for batch in compacted.batches if batch.control]
+    assert kept.read(KEY, scene.soon()).state is None
+
+
 def test_malformed_bytes_affect_only_the_key_they_name(scene: Scene) -> None:
     """In another client's transaction, behind what the log says of the key."""
     session(scene)

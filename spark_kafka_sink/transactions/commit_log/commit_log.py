@@ -65,6 +65,9 @@ _CONFIGS: Final = {
 }
 #: Snapshots that are kept.
 _MOST_SNAPSHOTS: Final = 1000
+#: A snapshot that was not read for longer may lack a tombstone, which compaction removes after
+#: delete.retention.ms (a day by default). Then the partition is read from its beginning.
+_SNAPSHOT_MS: Final = 60 * 60 * 1000
 #: How long a key stays open for the next commit of this process, and how many do.
 _KEPT_MS: Final = 60_000
 _MOST_KEPT: Final = 100
@@ -100,8 +103,8 @@ class CommitLog:
     ) -> None:
         self._client = client
         self._topic = topic
-        #: By the topic's id and key, the most recently used last.
-        self._snapshots: dict[tuple[bytes, bytes], LogSnapshot] = {}
+        #: By the topic's id and key, the most recently used last, each with the time of its read.
+        self._snapshots: dict[tuple[bytes, bytes], tuple[LogSnapshot, int]] = {}
         #: Ids of topics whose configs were checked.
         self._checked: set[bytes] = set()
         self._piece_bytes = piece_bytes
@@ -293,9 +296,12 @@ class CommitLog:
         name = key.encode()
         if topic_id is None:  # brokers before 2.8
             return self._reader.read_keys(tp, KeyFilter(name), LogSnapshot(), deadline_ms)
-        before = self._snapshots.pop((topic_id, name), LogSnapshot())
+        now = self._client.clock.wall_ms()  # (other clocks may stand still while a machine sleeps)
+        before, read_ms = self._snapshots.pop((topic_id, name), (LogSnapshot(), now))
+        if not 0 <= now - read_ms < _SNAPSHOT_MS:
+            before = LogSnapshot()
         snapshot = self._reader.read_keys(tp, KeyFilter(name), before, deadline_ms)
-        self._snapshots[topic_id, name] = snapshot
+        self._snapshots[topic_id, name] = snapshot, now
         if len(self._snapshots) > _MOST_SNAPSHOTS:
             del self._snapshots[next(iter(self._snapshots))]
         return snapshot
