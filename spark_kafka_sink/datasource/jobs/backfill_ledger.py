@@ -47,6 +47,7 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Final, TypeVar
 
@@ -380,10 +381,11 @@ class Ledger:
         The commit log keeps the version of the last step, so the next backfill of this name
         continues with larger versions.
         """
-        for record in _RECORDS:
-            self._when_open(
-                self._keys[record], lambda session: session.write(None, self._client.deadline())
-            )
+        for key in self._keys.values():
+            self._retried(partial(self._remove, key))
+
+    def _remove(self, key: str) -> None:
+        self._log.remove(key, self._client.deadline())
 
     def _owned(self, caller: Caller, change: Callable[[Progress], Progress]) -> Progress:
         def changed(progress: Progress | None) -> Progress:
@@ -435,18 +437,23 @@ class Ledger:
     def _when_open(self, key: str, attempt: Callable[[LogSession], T]) -> T:
         """Opens ``key`` in the commit log. This fences all other processes that have opened the
         key. Then calls ``attempt``, which reads or writes in the opened session. Returns the result
-        of ``attempt``.
+        of ``attempt``. Opens the key and calls ``attempt`` again as :meth:`_retried` does.
+        """
+        return self._retried(lambda: attempt(self._log.open(key, self._client.deadline())))
 
-        Opens the key and calls ``attempt`` again in two cases: another process has fenced the
-        session before the write, or the write got no clear response. In the second case the earlier
-        write may have succeeded, so ``attempt`` may find its own record. If a retry fails after
-        max.block.ms, and at least five retries were made, raises the error of this retry.
+    def _retried(self, attempt: Callable[[], T]) -> T:
+        """Calls ``attempt``, which opens a key of the commit log and may write it. Returns the
+        result of ``attempt``.
+
+        Calls ``attempt`` again in two cases: another process has fenced the session before the
+        write, or the write got no clear response. In the second case the earlier write may have
+        succeeded, so ``attempt`` may find its own record. If a retry fails after max.block.ms, and
+        at least five retries were made, raises the error of this retry.
         """
         client, until = self._client, self._client.deadline()
         for tries in count():
-            session = self._log.open(key, client.deadline())
             try:
-                return attempt(session)
+                return attempt()
             except (LogChangedError, LogOutcomeUnknownError):
                 if client.clock.now_ms() >= until and tries >= _LEAST_TRIES:
                     raise

@@ -346,6 +346,22 @@ def test_a_forgotten_backfill_has_no_record(scene: Scene) -> None:
         assert begun(ledger).at == 0
 
 
+@pytest.mark.parametrize("record", ["backfill", "backfill-plan"])
+def test_a_record_that_is_no_state_is_forgotten(scene: Scene, record: str) -> None:
+    """Half of a backfill is not forgotten: the next one would find the other half."""
+    with scene.driver() as driver:
+        ledger = ledger_of(driver)
+        begun(ledger)
+        name = f"p~~{record}~name".encode()
+        session = CommitLog(driver.client, LOG_TOPIC).open(name.decode(), scene.soon())
+        session._writer.commit(lambda _: {name: b"junk"}, scene.soon(), lambda _: None)
+        with pytest.raises(CommitLogError, match="was not written by spark-kafka-sink"):
+            ledger.read()
+        ledger.forget()
+        assert ledger.read() == (None, None)
+        assert begun(ledger).at == 0
+
+
 def test_a_lost_plan_is_an_error(scene: Scene) -> None:
     with scene.driver() as driver:
         ledger = ledger_of(driver)
