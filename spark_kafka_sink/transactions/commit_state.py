@@ -545,8 +545,8 @@ class CommitState:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise CommitLogError(
                 f"the commit log's record of '{key}' was not written by spark-kafka-sink",
-                hint="no other client may write to the topic of commitLogTopic; 'kprod txn "
-                f"reset {key} --force' forgets the key",
+                hint="no other client may write to the topic of commitLogTopic; "
+                + _forgetting(key),
             ) from None
 
 
@@ -557,6 +557,16 @@ _KNOWN: Final = frozenset(
         "takeOver",
     }
 )  # fmt: skip
+
+
+def _forgetting(key: str) -> str:
+    """The command that forgets ``key``, whose record can't be decoded. A key with an empty part has
+    a record of a backfill.
+    """
+    _, of_backfill, rest = key.partition("~~")
+    if of_backfill:
+        return f"'kprod backfill {rest.partition('~')[2]} --forget' removes the record"
+    return f"'kprod txn reset {key} --force' forgets the key"
 
 
 def _json(fields: Mapping[str, object]) -> bytes:

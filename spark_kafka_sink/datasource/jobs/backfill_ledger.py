@@ -211,9 +211,10 @@ class Ledger:
 
     def has_progress(self) -> bool:
         """Whether a progress is recorded, even in a format that this version of the package can't
-        read.
+        read, and even if the record is damaged.
         """
-        return self._read(_PROGRESS) is not None
+        damage = self._log.damage(self._keys[_PROGRESS], self._client.deadline())
+        return damage is not None or self._read(_PROGRESS) is not None
 
     def plan_of(self, progress: Progress) -> BackfillPlan | None:
         """Reads the plan of the backfill. Returns None if ``progress`` has no digest of a plan.

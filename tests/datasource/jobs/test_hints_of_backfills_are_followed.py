@@ -45,6 +45,11 @@ class Recorded:
         state = CommitState(generation=1, other=((field, '{"later":1}'),))
         session.write(state, self.client.deadline())
 
+    def destroy(self, key: str) -> None:
+        """Another client has written the record, which is no state."""
+        session, record = self.log.open(key, self.client.deadline()), {key.encode(): b"junk"}
+        session._writer.commit(lambda _: record, self.client.deadline(), lambda _: None)
+
     def lose(self, key: str) -> None:
         self.log.open(key, self.client.deadline()).write(None, self.client.deadline())
 
@@ -95,6 +100,16 @@ def test_a_plan_that_another_program_wrote_is_forgotten(recorded: Recorded) -> N
     with pytest.raises(CommitLogError, match="was not written by") as raised:
         recorded.ledger.read()
     assert "'kprod backfill NAME --forget' removes the plan" in str(raised.value.hint)
+    assert_forget_works(recorded)
+
+
+@pytest.mark.parametrize("key", [PROGRESS, PLANNED])
+def test_a_record_that_is_no_state_is_forgotten(recorded: Recorded, key: str) -> None:
+    recorded.destroy(key)
+    with pytest.raises(CommitLogError, match="was not written by spark-kafka-sink") as raised:
+        recorded.ledger.read()
+    assert "'kprod backfill b --forget' removes the record" in str(raised.value.hint)
+    assert "forget the backfill b" in recorded.kprod("--forget", "--dry-run")
     assert_forget_works(recorded)
 
 
