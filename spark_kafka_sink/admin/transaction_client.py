@@ -72,8 +72,9 @@ _FENCE_TIMEOUT_MS: Final = 60_000
 _ROUNDS_MS: Final = (1_000, 1_000, 6_000)
 _ROUND_MS: Final = 2_000
 #: If this number of complete lists of transactions by age do not contain an id, the transaction of
-#: the id counts as old.
-_MISSED: Final = 3
+#: the id counts as old. With the pauses between them, the lists take about 1 s: for a moment, no
+#: broker has a transaction that moves to another coordinator.
+_MISSED: Final = 10
 _CLUSTER_AGE_MS: Final = 100
 #: The leaders of a response of this age in ms are still believed. While another coordinator takes
 #: longer to respond, a partition may lose its leader, and Kafka then drops its marker.

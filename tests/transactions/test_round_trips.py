@@ -12,6 +12,7 @@ from spark_kafka_sink.base.errors import CommitError
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.results import Commit
+from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.producer_world import AlwaysMost
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.scene import Scene
@@ -100,6 +101,27 @@ def test_a_check_after_a_coordinator_has_moved(scene: Scene, query: Query) -> No
     described = len(check) - check[::-1].index("DESCRIBE_TRANSACTIONS")
     assert "METADATA" in check[described:]
     assert scene.values() == ["row 0", "row 1", "row 2"]
+
+
+@pytest.mark.parametrize("resigned_ms", [50, 500])
+@pytest.mark.life(nodes=3, network=LATENCY)
+def test_a_coordinator_that_resigns_in_a_check_is_no_age(
+    scene: Scene, query: Query, resigned_ms: int
+) -> None:
+    """Between the description and the ages, as in a rolling restart: no broker lists its ids."""
+    query.commits(0, 1)
+    commit, (moving,) = query.prepare(2), scene.open_ids()
+    node = scene.cluster.coordinator_of(moving) % 3 + 1
+
+    def resigns(request: Request) -> bool:
+        if not resigned.fired:
+            took = {"resigned_ms": resigned_ms, "loading_ms": 1_000}
+            scene.cluster.move_coordinator(moving, node, **took)
+        return True
+
+    resigned = scene.control.delay(ApiKey.LIST_TRANSACTIONS, 0, where=resigns)
+    assert commit() is Commit.COMMITTED
+    assert resigned.fired
 
 
 def test_brokers_without_ages_are_not_asked_for_them(scene: Scene, query: Query) -> None:
