@@ -258,8 +258,9 @@ def _not_open(reason: NotOpen, key: str) -> _Text:
 def _too_old(reason: TooOld, key: str) -> _Text:
     return _Text(
         f"batch {reason.number} of '{key}' took too long: {reason.late} of {reason.of} "
-        f"transactions are near their kafka.transaction.timeout.ms (first: {reason.first}, open "
-        f"for more than {reason.young_ms} ms of {reason.timeout_ms} ms); nothing of it is visible",
+        "transactions are near their kafka.transaction.timeout.ms, or no coordinator lists them "
+        f"(first: {reason.first}; the limit is {reason.young_ms} ms of {reason.timeout_ms} ms); "
+        "nothing of it is visible",
         _SMALLER,
     )
 
