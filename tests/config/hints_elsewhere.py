@@ -85,6 +85,8 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
     ),
     "datasource/test_upserts.py::test_the_hints_of_upserts_lead_to_its_rows":
         ("there are {}", "changelog takes {}, or a mapping such as"),
+    "datasource/test_upserts.py::test_a_delete_that_is_named_is_the_end_of_an_old_key":
+        ("add the field delete to the description",),
     "datasource/test_changes_on_kafka.py::test_a_stream_calls_upserts_for_each_micro_batch":
         ("call it in a foreachBatch function",),
     "changelogs/test_divided_version.py"

@@ -23,6 +23,12 @@ OPTIONS = {"kafka.bootstrap.servers": "b:1", "topic": "t", "changelog": "delta-c
 SCHEMAS = {"delta-cdf": DELTA, "flink": FLINK, "debezium": ENVELOPE}
 ROWS = {"delta-cdf": delta_rows, "flink": flink_rows, "debezium": debezium_rows}
 ORDERS = {"flink": ["seq"]}
+WITHOUT_DELETE = {
+    "column": "_change_type",
+    "insert": "insert",
+    "update": "update_postimage",
+    "before": "update_preimage",
+}
 
 
 def last_changes(spark, rows, feed="delta-cdf", keys=("id",), order_by=None, partitions=3):
@@ -184,6 +190,7 @@ def test_the_columns_of_keys_know_the_keys(spark):
         (["id"], "flink", [], SchemaError, "needs a column rowkind"),
         (["id"], "delta", [], ConfigError, "changelog is invalid"),
         (["id"], {"column": "_change_type", "insert": "insert"}, [], ConfigError, "not known"),
+        (["id"], WITHOUT_DELETE, ["_commit_version"], ConfigError, "and none for delete"),
     ],
 )
 def test_arguments_that_can_not_be_are_errors(spark, keys, changelog, order_by, kind, said):
@@ -203,6 +210,17 @@ def test_the_hints_of_upserts_lead_to_its_rows(spark):
     described = {"column": "_change_type", "insert": ["insert"], "order": ["_commit_version"]}
     for way in ("delta-cdf", described):
         assert upserts(frame, ["ID"], way).count() == 1
+
+
+def test_a_delete_that_is_named_is_the_end_of_an_old_key(spark):
+    rows = delta(("update_preimage", 1, "a", 1), ("update_postimage", 2, "a", 1))
+    frame = spark.createDataFrame(rows, DELTA)
+    with pytest.raises(ConfigError) as raised:
+        upserts(frame, ["id"], WITHOUT_DELETE, ["_commit_version"])
+    assert 'for example "delete": ["D"]' in raised.value.hint
+    described = WITHOUT_DELETE | {"delete": ["D"]}
+    found = upserts(frame, ["id"], described, ["_commit_version"])
+    assert types_of(found) == [(1, "D"), (2, "update_postimage")]
 
 
 def test_a_stream_is_refused_with_the_way_to_write_it(spark):

@@ -78,9 +78,10 @@ def upserts(
     position, all of them stay. The sink makes each of these rows a dead letter or an error.
 
     ``upserts`` needs one shuffle, by key. Spark can't rank the rows of a stream, so call
-    ``upserts`` in a ``foreachBatch`` function. Raises ConfigError for a stream and for an unknown
-    order. Raises SchemaError for columns that ``df`` does not have, and for a key column if equal
-    values of its type may have different bytes.
+    ``upserts`` in a ``foreachBatch`` function. Raises ConfigError for a stream, for an unknown
+    order, and for a description with ``before`` but without ``delete``. Raises SchemaError for
+    columns that ``df`` does not have, and for a key column if equal values of its type may have
+    different bytes.
     """
     log = _changelog(changelog)
     _check(df, keys, log)
@@ -146,8 +147,10 @@ def _type_after(type_: Column, log: Changelog) -> Column:
     from pyspark.sql import functions as F
 
     tied = ~F.col(_BAD) & ~F.col(_SAME)
-    delete = F.lit(log.deletes[0] if log.deletes else None)
-    return F.when(tied, F.lit(TIED)).when(type_.isin(*log.preimages), delete).otherwise(type_)
+    known = F.when(tied, F.lit(TIED))
+    if log.preimages:
+        known = known.when(type_.isin(*log.preimages), F.lit(log.deletes[0]))
+    return known.otherwise(type_)
 
 
 def _compared(
@@ -297,6 +300,14 @@ def _check(df: DataFrame, keys: Sequence[str], log: Changelog) -> None:
         raise ConfigError(
             "upserts: keys must be a list of at least one column",
             hint='name the primary key of the table, for example keys=["id"]',
+        )
+    if log.preimages and not log.deletes:
+        raise ConfigError(
+            "upserts: changelog names a change type for before and none for delete, and the old key"
+            " of an update that changes the key becomes a delete",
+            hint="add the field delete to the description, here and in the option changelog, for"
+            ' example "delete": ["D"]; the feed itself need not have this type',
+            kind=Kind.INVALID_VALUE,
         )
     for name in (log.column, *(log.images or ())):
         _field(df.schema, name, "changelog")
