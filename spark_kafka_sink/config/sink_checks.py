@@ -30,6 +30,9 @@ _MODE: Final = "changelog.mode"
 _EXACTLY_ONCE: Final = "deliveryGuarantee=exactly-once"
 _PARTITIONER: Final = "partitioner.class"
 
+#: For an ``onNullValue`` without effect. Only the registry's schema may show this at planning.
+NULL_VALUE_HINT: Final = "remove onNullValue, or write a column value that is null where it must be"
+
 #: Checked when the guarantee is known that the producer's options allow; ``reason`` names the
 #: option that switches idempotence off.
 GUARANTEES: Final = (
@@ -112,6 +115,23 @@ def _of_json(names: str) -> Iterator[Check]:
         )
 
 
+def _may_be_null(values: Values) -> bool:
+    """True if a value that is made from ``valueColumns`` may be null.
+
+    A struct may be null. One column may be the whole value, with the format string, and with a
+    schema of a single value. The schema of a user or of the registry may be such a schema. A schema
+    that the sink makes from the value's columns never is.
+    """
+    columns, format_ = values["valueColumns"], values["valueFormat"]
+    if struct_name(columns) is not None or format_ is ColumnFormat.STRING:
+        return True
+    has_schema = any(
+        values[name] for name in ("valueSchema", "use.schema.id", "use.latest.version")
+    )
+    is_one = len(column_names(columns)) == 1
+    return format_ in (ColumnFormat.AVRO, ColumnFormat.JSON_SCHEMA) and has_schema and is_one
+
+
 def _is_sticky(values: Values) -> bool:
     return values[_PARTITIONER] in STICKY_PARTITIONERS
 
@@ -191,10 +211,10 @@ CHECKS: Final = (
           "onNullKey would have no effect, because keyFormat=string writes a null as no key",
           "remove onNullKey, or set another keyFormat", kind=Kind.NO_EFFECT),
     *_of_changelogs(),
-    Check("onNullValue valueColumns valueFormat=json",
-          "onNullValue would have no effect, because valueColumns become JSON, which is never null",
-          "remove onNullValue, or write a column value that is null where it must be",
-          lambda values: struct_name(values["valueColumns"]) is None, kind=Kind.NO_EFFECT),
+    Check("onNullValue valueColumns",
+          "onNullValue would have no effect, because valueColumns become a value with a field for"
+          " each column, which is never null", NULL_VALUE_HINT,
+          lambda values: not _may_be_null(values), kind=Kind.NO_EFFECT),
     Check("tasksAtOnce", "tasksAtOnce would have no effect, because there is no rate to divide",
           "set maxRecordsPerSecond, maxBytesPerSecond or connectionsPerSecond, or remove"
           " tasksAtOnce",

@@ -37,6 +37,8 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
         "rename it to letters, digits and underscores",
         "imports are the schema's references",
     ),
+    "datasource/test_payload_schemas.py::test_a_rule_for_null_keys_needs_a_key_of_a_record":
+        ("remove onNullKey, or set keySchema",),
     "datasource/test_hints_of_registries_are_followed.py"
     "::test_the_final_address_of_a_redirect_is_taken":
         ("redirects are not followed; give the final address",),

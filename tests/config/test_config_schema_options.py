@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.named_columns import ColumnFormat, OnNullValue, SubjectStrategy
 from spark_kafka_sink.config.parsing import parse_sink_config
@@ -48,8 +49,39 @@ def test_an_id_is_the_values_or_else_the_keys():
     assert [one.use_id for one in keys.schemas.payloads] == [7]
 
 
-def test_a_null_value_is_possible_with_a_schema_and_of_a_struct():
-    assert parsed(onNullValue="skip").named_columns.on_null_value is OnNullValue.SKIP
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"valueSchema": '"string"'},
+        {"use.schema.id": "7", "valueColumns": "a"},
+        {"use.latest.version": "true", "valueFormat": "json-schema", "valueColumns": "a"},
+        {"valueColumns": "a.*"},
+    ],
+)
+def test_a_null_value_is_possible_with_a_schema_of_one_value(options):
+    found = parsed(onNullValue="skip", **options).named_columns
+    assert found.on_null_value is OnNullValue.SKIP
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"valueColumns": "a"},
+        {"valueColumns": "a", "valueFormat": "json-schema"},
+        {"valueColumns": "a", "auto.register.schemas": "true"},
+        {"valueColumns": "a,b", "valueSchema": '"string"'},
+        {"valueColumns": "a", "valueFormat": "protobuf", "valueSchema": "message A {}"},
+        {"valueColumns": "a", "keyColumns": "k", "keyFormat": "avro", "keySchema": '"string"'},
+    ],
+)
+def test_a_record_of_columns_is_never_null_and_needs_no_rule(options):
+    with pytest.raises(ConfigError, match="onNullValue would have no effect") as raised:
+        parsed(onNullValue="skip", **options)
+    assert raised.value.kind is Kind.NO_EFFECT
+
+
+def test_a_null_value_is_possible_of_a_struct():
     struct = parse_sink_config(
         BROKER | {"valueColumns": "`pay,load`.*", "onNullValue": "error"}
     ).named_columns

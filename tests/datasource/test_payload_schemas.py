@@ -210,6 +210,33 @@ def test_a_primitive_schema_takes_one_column(planned, topic):
         planned("id bigint, n int", valueSchema='"long"', **AUTO)
 
 
+def test_a_rule_for_null_values_needs_a_schema_that_has_them(planned, topic):
+    rule = AUTO | {"onNullValue": "skip"}
+    plan = planned("id bigint", valueSchema='"long"', valueColumns="id", **rule)
+    assert plan.value.is_bare
+    with pytest.raises(ConfigError, match="onNullValue would have no effect") as raised:
+        planned("id bigint", valueSchema=record(FIELDS[0]), **rule)
+    assert "remove onNullValue" in raised.value.hint
+    other = f"{topic}.other"
+    of_topics = {"topic": None, "schemaTopics": f"{topic},{other}"}
+    with pytest.raises(ConfigError, match="onNullValue would have no effect"):
+        planned(
+            "topic string, id bigint",
+            valueSchema=record(FIELDS[0]),
+            **rule | of_topics | {"valueColumns": "id"},
+        )
+
+
+def test_a_rule_for_null_keys_needs_a_key_of_a_record(planned, theirs, topic):
+    rule = AUTO | {"keyFormat": "avro", "keyColumns": "name", "onNullKey": "write"}
+    with pytest.raises(ConfigError, match="onNullKey would have no effect") as raised:
+        planned(**rule)
+    assert "remove onNullKey" in raised.value.hint
+    theirs.set_compatibility(f"{topic}-key", "NONE")
+    assert not planned(**rule | {"keySchema": record(FIELDS[1])}).key.is_bare
+    assert planned(**rule | {"onNullKey": "no-key"}).key.is_bare
+
+
 def test_a_schema_evolves_as_its_subject_allows(planned, theirs, topic):
     subject = f"{topic}-value"
     theirs.register_schema(subject, Schema(record(*FIELDS), "AVRO"))

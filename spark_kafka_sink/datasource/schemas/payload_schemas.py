@@ -26,9 +26,16 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.security.allow_lists import check_file
 from spark_kafka_sink.base.security.local_files import UnusableFileError, decoded, read_file
-from spark_kafka_sink.config.named_columns import ColumnFormat, SubjectStrategy
+from spark_kafka_sink.config.named_columns import (
+    ColumnFormat,
+    NamedColumns,
+    OnNullKey,
+    OnNullValue,
+    SubjectStrategy,
+)
 from spark_kafka_sink.config.option_table import TIMEOUT
 from spark_kafka_sink.config.schema_options import PayloadOptions, SchemaOptions
+from spark_kafka_sink.config.sink_checks import NULL_VALUE_HINT
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.schemas.column_types import column_type
 from spark_kafka_sink.datasource.schemas.schema_cache import SchemaCache
@@ -117,7 +124,39 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
         part: ComposedColumns = getattr(plan, payload.part)
         made = _encoded(config, payload, part, _columns(part, schema))
         plan = replace(plan, key=made) if part is plan.key else replace(plan, value=made)
+    _refuse_rules_without_effect(plan, config.named_columns)
     return plan
+
+
+def _refuse_rules_without_effect(plan: ColumnPlan, named: NamedColumns) -> None:
+    """Raises ConfigError for a rule for null values or null keys that has no effect with the
+    schema. A record with a field for each column is never null. A key that is the content of a
+    single column can't be written if the column is null.
+    """
+    if named.on_null_value is not OnNullValue.TOMBSTONE and _is_bare(plan.value) is False:
+        raise ConfigError(
+            "onNullValue would have no effect, because the schema of valueColumns has a field for"
+            " each column, and its records are never null",
+            hint=NULL_VALUE_HINT,
+            kind=Kind.NO_EFFECT,
+        )
+    if named.on_null_key is OnNullKey.WRITE and _is_bare(plan.key):
+        raise ConfigError(
+            "onNullKey would have no effect, because the schema of keyColumns is that of a single"
+            " value, and a null of its column is no key",
+            hint="remove onNullKey, or set keySchema to the schema of a record",
+            kind=Kind.NO_EFFECT,
+        )
+
+
+def _is_bare(part: ComposedColumns | None) -> bool | None:
+    """True if the key or value is the content of a single column. None if it has no schema, or if
+    this differs between topics.
+    """
+    if part is None or (part.encoding is None and not part.by_topic):
+        return None
+    found = {one.is_bare for _, one in part.by_topic} or {part.is_bare}
+    return found.pop() if len(found) == 1 else None
 
 
 def _encoded(
