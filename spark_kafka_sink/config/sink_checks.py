@@ -151,6 +151,13 @@ def _of_changelogs() -> Iterator[Check]:
             " value",
             "remove onNullValue, or filter deletes out and remove changelog",
         )
+    yield Check(
+        f"{_CHANGELOG} onNullValue",
+        "onNullValue would have no effect, because changelog decides: a delete becomes a tombstone,"
+        " and an insert or update whose value is null is an error",
+        "remove onNullValue",
+        kind=Kind.NO_EFFECT,
+    )
     enveloped = f"{_CHANGELOG} {_MODE}=debezium"
     envelopes = f"{_MODE}=debezium makes a value of several columns"
     yield Check(

@@ -115,6 +115,11 @@ OPTIONS: list[tuple[Options, str, list[dict[str, str | None]]]] = [
         [{"onNullValue": None}, {"changelog": None}],
     ),
     (
+        {"changelog": "flink", "onNullValue": "tombstone"},
+        "remove onNullValue",
+        [{"onNullValue": None}],
+    ),
+    (
         {"changelog": "flink", "kafka.partitioner.class": "random"},
         "remove that option: the default partitioner goes by key",
         [{"kafka.partitioner.class": None}, {"kafka.partitioner.class": "murmur2"}],

@@ -276,6 +276,7 @@ def test_a_time_in_a_key_is_written_with_a_format():
         ({"changelog": '{"column": "a", "insert": "x", "before": "b"}'}, "none for update"),
         ({"changelog": "flink", "onNullValue": "skip"}, "contradict each other"),
         ({"changelog": "flink", "onNullValue": "error"}, "contradict each other"),
+        ({"changelog": "flink", "onNullValue": "tombstone"}, "onNullValue would have no effect"),
         *(
             ({"changelog": "flink", **ignoring}, "in several partitions, without an order")
             for ignoring in (
