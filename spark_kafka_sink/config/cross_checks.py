@@ -247,7 +247,7 @@ class _Checks:
                 raise ConfigError(
                     f"{safe_text(f'{self._options.spelled(name)}={self._values[name]}')} is not"
                     " supported by this version",
-                    hint=option.note,
+                    hint=self._options.advice(name, option.note),
                     kind=Kind.UNSUPPORTED_OPTION,
                 )
 

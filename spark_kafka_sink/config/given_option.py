@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import coded, safe_text
 from spark_kafka_sink.base.security.password import Password
+from spark_kafka_sink.config.option_table import with_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,4 +67,15 @@ class GivenProducerOptions:
 
     def no_effect(self, name: str, why: str) -> str:
         """Creates the text of the warning that the option has no effect. ``why`` is the reason."""
-        return replace(self.given[name], name=self.prefix + name).no_effect(why)
+        named = replace(self.given[name], name=self._prefix_at(name) + name)
+        return named.no_effect(self.advice(name, why))
+
+    def advice(self, name: str, text: str) -> str:
+        """Advice for a user who has set the option ``name``. In the result, the names of options
+        are as the user writes them in the same place.
+        """
+        return with_prefix(text, self._prefix_at(name))
+
+    def _prefix_at(self, name: str) -> str:
+        """The prefix of options in the place where the user has set ``name``: files have none."""
+        return "" if self.given[name].where else self.prefix

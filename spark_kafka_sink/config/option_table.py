@@ -14,6 +14,7 @@ docs/options.md is generated from the tables and from ``cli/options.toml``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -407,6 +408,15 @@ PRODUCER_OPTIONS = {one.name: one for one in (*_PRODUCER, *SECURITY_OPTIONS)}
 
 #: The sink's own options by their name in camelCase.
 SINK_OPTIONS = {one.name: one for one in (*_SINK, *DEAD_LETTER_OPTIONS, *SCHEMA_OPTIONS)}
+
+#: A word that may be the name of a producer's option.
+_NAME: Final = re.compile(r"(?<![\w.])[a-z]+(?:\.[a-z0-9]+)*(?!\w)")
+
+
+def with_prefix(text: str, prefix: str) -> str:
+    """Puts ``prefix`` before each name of a producer's option in ``text``."""
+    return _NAME.sub(lambda found: f"{prefix * (found[0] in PRODUCER_OPTIONS)}{found[0]}", text)
+
 
 #: Families of names that Java accepts by prefix.
 NO_MEANING_PREFIXES: dict[str, str] = {

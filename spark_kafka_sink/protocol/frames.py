@@ -116,7 +116,9 @@ def frame_size(prefix: Buffer, limit: int, *, first: bool = False) -> int:
     elif start.isascii() and start.decode("ascii").isprintable():
         hint = "that is text, so the port is probably not a Kafka listener"
     elif size > limit:
-        hint = "the port may not be a Kafka listener, or its security.protocol is another"
+        hint = (
+            "the port may not be a Kafka listener, or kafka.security.protocol is not the listener's"
+        )
     raise RemoteProtocolError(
         f"a frame of {size} bytes was announced; 4 to {limit} are accepted", hint=hint
     )

@@ -208,7 +208,8 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
         ("name a function that takes one",),
     "security/test_hints_of_listeners_are_followed.py"
     "::test_the_hint_of_a_listener_leads_to_a_written_row": (
-        "the port speaks TLS", "is it a listener of type", "set sasl.mechanism to one of these",
+        "the port speaks TLS", "is it a listener of type",
+        "set kafka.sasl.mechanism to one of these",
     ),
     "transactions/test_hints_of_commits_are_followed.py"
     "::test_the_hint_of_a_commit_leads_to_visible_rows": (
@@ -356,7 +357,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "Kafka's kafka-transactions.sh does it: no request of ours aborts by a partition's offset":
         ("the principal may not DESCRIBE its id", "an abort loses its rows"),
     "it explains what has happened or what comes next; there is nothing to set": (
-        "it may still be written", "delivery.timeout.ms limits",
+        "it may still be written", "kafka.delivery.timeout.ms limits",
         "close() waits", "call {} again",
         "no other client may write to the topic of commitLogTopic; kafka",
         "the micro-batch was written without", "only writes with kafka.acks other than all",

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.config.named_columns import NamedColumns
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
 from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 from spark_kafka_sink.datasource.write.schema import plan_columns, with_keys_required
 from tests.config.followed_hints import FOLLOWED, Changes
@@ -398,6 +399,25 @@ def raised_hints() -> list[str]:
             plan_columns(columns, "t", NamedColumns(**names))
         found.append(str(of_columns.value.hint))
     return found
+
+
+#: The name of a producer's option without the prefix of a write.
+BARE = re.compile(r"(?<![\w.}])[a-z]+(?:\.[a-z0-9]+)+")
+#: Code that only a producer without Spark runs, that puts the prefix before names, or that options
+#: of a schema registry run, too. The last one is no option of a write.
+WITH_BARE_NAMES = ("config/", "producer/send/", "producer/transaction/", "network/tls/")
+NOT_SET_BY_A_USER = "transactional.id"
+
+
+def bare_names(text: str) -> set[str]:
+    return (set(BARE.findall(text)) & PRODUCER_OPTIONS.keys()) - {NOT_SET_BY_A_USER}
+
+
+def test_a_hint_has_option_names_as_a_write_has_them(monkeypatch):
+    monkeypatch.setenv("SECRET", "s")
+    of_code = {hint.text for hint in hints() if not hint.file.startswith(WITH_BARE_NAMES)}
+    for text in {*raised_hints(), *of_code}:
+        assert not bare_names(text.partition("(a KafkaProducer: ")[0]), text
 
 
 def meant_by(text: str) -> set[str]:

@@ -252,11 +252,42 @@ def test_a_missing_python_class_is_not_taken_for_a_jvm_class():
         assert "the module must be importable" in caught.value.hint
 
 
-def test_a_removed_option_without_its_prefix_names_its_successor():
-    """With the prefix it is a warning that does."""
+def test_a_removed_option_names_its_successor_as_the_user_writes_it(tmp_path):
+    removed, successor = "Removed from Kafka after 0.10; use ", "request.timeout.ms"
     with pytest.raises(ConfigError) as caught:
         parse_sink_config(GOOD | {"timeout.ms": "1"})
-    assert caught.value.hint == "Removed from Kafka after 0.10; use request.timeout.ms"
+    assert caught.value.hint == f"{removed}kafka.{successor}"
+    (warning,) = parse_sink_config(GOOD | {"kafka.timeout.ms": "1"}).warnings
+    assert f"'kafka.timeout.ms' has no effect: {removed}kafka.{successor}." in warning
+    (warning,) = parse_producer_config({"bootstrap.servers": "h:1", "timeout.ms": "1"}).warnings
+    assert f"'timeout.ms' has no effect: {removed}{successor}." in warning
+    path = tmp_path / "client.properties"
+    path.write_text("timeout.ms=1\n")
+    (warning,) = parse_sink_config(GOOD | {"configFile": str(path)}).warnings
+    assert f"'timeout.ms' (in {path}) has no effect: {removed}{successor}." in warning
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (
+            {"kafka.compression.level": "5"},
+            "use kafka.compression.gzip.level, kafka.compression.lz4.level or kafka.compression",
+        ),
+        ({"kafka.request.retries": "5"}, "use kafka.retries"),
+        ({"kafka.sasl.login.class": "x"}, "in kafka.sasl.login.callback.handler.class"),
+        ({"kafka.sasl.oauthbearer.assertion.file": "x"}, "in kafka.sasl.login.callback"),
+    ],
+)
+def test_each_name_in_a_hint_is_as_the_user_writes_it(options, names):
+    with pytest.raises(ConfigError) as caught:
+        parse_sink_config(GOOD | options)
+    assert names in caught.value.hint
+    with pytest.raises(ConfigError) as caught:
+        parse_producer_config({name.removeprefix("kafka."): v for name, v in
+                               (GOOD | options).items() if name != "topic"})  # fmt: skip
+    assert "kafka." not in caught.value.hint
+    assert names.replace("kafka.", "") in caught.value.hint
 
 
 @pytest.mark.parametrize("value", ["exactly_once", "EXACTLY-ONCE", "exactlyOnce", "Exactly Once"])

@@ -136,7 +136,7 @@ def test_with_idempotence_an_expired_batch_fails_the_attempt() -> None:
             " (fewer replicas are in sync than min.insync.replicas)"
         ) in str(error_of(old))
         assert error_of(old).hint.startswith("start the brokers that are down, or wait")
-        assert "; delivery.timeout.ms limits" in error_of(old).hint
+        assert "; kafka.delivery.timeout.ms limits" in error_of(old).hint
         assert error_of(young) is error_of(old)
         assert world.client.closed
 

@@ -25,12 +25,13 @@ ROWS: list[tuple[str, Options, str, list[Options]]] = [
     ("SASL_SSL", {PROTOCOL: "SASL_PLAINTEXT"}, "set kafka.security.protocol to SSL or SASL_SSL",
      [{PROTOCOL: "SASL_SSL"}]),
     ("PLAINTEXT", {PROTOCOL: "SASL_PLAINTEXT"},
-     "is it a listener of type PLAINTEXT? Then set security.protocol to that",
+     "is it a listener of type PLAINTEXT? Then set kafka.security.protocol to that",
      [{PROTOCOL: "PLAINTEXT"}]),
     ("GOOD", {PROTOCOL: "SASL_SSL"},
-     "is it a listener of type SSL? Then set security.protocol to that", [{PROTOCOL: "SSL"}]),
+     "is it a listener of type SSL? Then set kafka.security.protocol to that", [{PROTOCOL: "SSL"}]),
     ("SASL_PLAINTEXT", {PROTOCOL: "SASL_PLAINTEXT", MECHANISM: "AWS_MSK_IAM"},
-     "set sasl.mechanism to one of these", [{MECHANISM: "PLAIN"}, {MECHANISM: "SCRAM-SHA-512"}]),
+     "set kafka.sasl.mechanism to one of these",
+     [{MECHANISM: "PLAIN"}, {MECHANISM: "SCRAM-SHA-512"}]),
 ]  # fmt: skip
 
 

@@ -17,10 +17,12 @@ from spark_kafka_sink.base.security.password import REPLACE_IT
 from spark_kafka_sink.base.suggestions import nearest_name
 from spark_kafka_sink.config.names.foreign_options import foreign_options
 from spark_kafka_sink.config.option import Option, Status
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS, with_prefix
 
 #: The prefix of a producer's option among the options of a Spark write.
 PREFIX = "kafka."
+
+_NO_NAME_IN_JAVA = "remove it: Java's producer has none"
 
 SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 
@@ -113,10 +115,11 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
     elif name in foreign.librdkafka:
         java, kind = foreign.librdkafka[name], Kind.FOREIGN_OPTION
         what = f"Option '{shown}'{where} is librdkafka's name; options have Java's names here"
-        hint = f"use {place.prefix}{java}" if java else "remove it: Java's producer has none"
+        hint = f"use {with_prefix(java, place.prefix)}" if java else _NO_NAME_IN_JAVA
     elif owner is not None:
-        what, kind = f"Option '{shown}'{where} belongs to {owner.component}", Kind.FOREIGN_OPTION
-        hint = owner.instead
+        component = with_prefix(owner.component, place.prefix)
+        what, kind = f"Option '{shown}'{where} belongs to {component}", Kind.FOREIGN_OPTION
+        hint = with_prefix(owner.instead, place.prefix)
     elif own is not None and not own.internal and not place.takes_own:
         what = f"Option '{shown}'{where} is the Spark sink's; a producer has no such option"
         hint = "remove it, or write with format('kprod')"
@@ -137,7 +140,7 @@ def _right_name(name: str, place: OptionSource) -> str | None:
     if own is not None and not own.internal:
         return f"write {own.name}: the sink's own options take no prefix"
     if option is not None and option.status is Status.REMOVED:
-        return option.note
+        return with_prefix(option.note, place.prefix)
     if option is not None:
         prefixed = f"options of Kafka's producer take the prefix: {place.prefix}{name}"
         return prefixed if place.prefix else f"write {name}: no prefix in this place"

@@ -162,7 +162,7 @@ def keys_fetcher(login: AwsLogin, clock: Clock) -> Callable[[str], FetchedCreden
             code = str(response.get("Error", {}).get("Code", type(error).__name__))
             raise AuthenticationError(
                 f"AWS gives no credentials: {safe_text(code)}",
-                hint="see awsProfileName, awsRoleArn and awsStsRegion in sasl.jaas.config",
+                hint="see awsProfileName, awsRoleArn and awsStsRegion in kafka.sasl.jaas.config",
                 code=ErrorCode.SASL_AUTHENTICATION_FAILED,
             ) from None
 

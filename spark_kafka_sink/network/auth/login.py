@@ -231,8 +231,8 @@ class Fetcher(Generic[T]):
             # By name only: its text may hold anything.
             failure = _Failure(
                 f"SASL {self._name}: fetching the credential failed: {type(error).__name__}",
-                "it comes from code named in sasl.login.callback.handler.class, or from a library"
-                " for the mechanism",
+                "it comes from code named in kafka.sasl.login.callback.handler.class, or from a"
+                " library for the mechanism",
             )
         if failure is not None:
             warn(_log, Kind.NO_NEW_CREDENTIAL, "no new credential: %s", failure.message)

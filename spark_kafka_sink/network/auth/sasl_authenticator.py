@@ -174,7 +174,7 @@ class SaslClientAuthenticator:
             return f"the broker closed the connection instead of sending {self._state.value}"
         return (
             f"the broker closed the connection instead of sending {self._state.value} (is it a TLS "
-            "port? Then set security.protocol to SASL_SSL)"
+            "port? Then set kafka.security.protocol to SASL_SSL)"
         )
 
     def _receive(self, payload: memoryview, now: int) -> bytes | None:
@@ -221,7 +221,7 @@ class SaslClientAuthenticator:
             offered = ", ".join(safe_text(name, 40) for name in islice(response.mechanisms, 16))
             raise self._failure(
                 f"the broker does not offer this mechanism there; it offers {offered or 'none'}",
-                "set sasl.mechanism to one of these, or add it to the broker's "
+                "set kafka.sasl.mechanism to one of these, or add it to the broker's "
                 "sasl.enabled.mechanisms",
                 response.error_code,
             )
@@ -229,7 +229,7 @@ class SaslClientAuthenticator:
             protocol = "SSL" if self._encrypted else "PLAINTEXT"
             raise self._failure(
                 "the port does not require SASL",
-                f"is it a listener of type {protocol}? Then set security.protocol to that",
+                f"is it a listener of type {protocol}? Then set kafka.security.protocol to that",
                 response.error_code,
             )
         if response.error_code is not ErrorCode.NONE:

@@ -53,7 +53,7 @@ class GssapiMechanism(SaslMechanism):
     name = "GSSAPI"
     hint = (
         "is the ticket still valid (klist), and does the broker have this principal? The service's"
-        " name is sasl.kerberos.service.name, its host the broker's advertised name"
+        " name is kafka.sasl.kerberos.service.name, its host the broker's advertised name"
     )
     secrets: tuple[str, ...] = ()
 
@@ -147,8 +147,8 @@ def gssapi_contexts(
                 raise ConnectionError(what) from None
             raise AuthenticationError(
                 what,
-                hint="kinit, or useKeyTab=true keyTab=... principal=... in sasl.jaas.config; the"
-                " host is the broker's advertised name",
+                hint="kinit, or useKeyTab=true keyTab=... principal=... in kafka.sasl.jaas.config;"
+                " the host is the broker's advertised name",
                 code=ErrorCode.SASL_AUTHENTICATION_FAILED,
             ) from None
 

@@ -21,7 +21,7 @@ from spark_kafka_sink.network.client.client_request import ClientResponse
 from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.produce import PartitionProduceResponse
 
-_LIMIT = "delivery.timeout.ms limits the time from batch creation to acknowledgement"
+_LIMIT = "kafka.delivery.timeout.ms limits the time from batch creation to acknowledgement"
 
 
 def refusal_error(
