@@ -117,7 +117,8 @@ def frame_size(prefix: Buffer, limit: int, *, first: bool = False) -> int:
         hint = "that is text, so the port is probably not a Kafka listener"
     elif size > limit:
         hint = (
-            "the port may not be a Kafka listener, or kafka.security.protocol is not the listener's"
+            "perhaps the port is no Kafka listener, or kafka.security.protocol is not the"
+            " listener's protocol"
         )
     raise RemoteProtocolError(
         f"a frame of {size} bytes was announced; 4 to {limit} are accepted", hint=hint

@@ -161,8 +161,9 @@ def _taken_over(reason: TakenOver, key: str) -> _Text:
         else:
             now = f"run {reason.owner} owns the key"
         return _Text(
-            f"run {reason.run} of '{key}' may not commit any more: it planned at generation "
-            f"{reason.generation}, the commit log is at {reason.newest_generation}, and {now}",
+            f"run {reason.run} of '{key}' can't commit this batch any more: it planned the batch "
+            f"at generation {reason.generation}, the commit log is at {reason.newest_generation}, "
+            f"and {now}",
             "nothing of this batch is visible: start the query or the job again; other runs of the "
             "key have written, have failed, or were aborted ('kprod txn abort' or 'sweep'), while "
             "this one ran (if they are of another query, give each its own prefix or name)",
@@ -296,8 +297,8 @@ def _not_in_time(reason: NotInTime, key: str) -> _Text:
 
 def _not_recorded(reason: NotRecorded, key: str) -> _Text:
     return _Text(
-        f"a write of batch {reason.number} of '{key}' may not be recorded, so its block decides "
-        f"nothing: {reason.error.message}",
+        f"whether a write of batch {reason.number} of '{key}' was recorded is not known, so its "
+        f"block commits nothing: {reason.error.message}",
         "see which brokers are down, then write the batch again",
     )
 

@@ -348,7 +348,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "is the ticket still valid", "it comes from code named in", "see awsProfileName",
         "readers would not understand",
         "the offset log is the file with the batch", "a web server answers there",
-        "the port may not be", "is it running? Then its advertised.listeners",
+        "perhaps the port is no", "is it running? Then its advertised.listeners",
         "install them there; --py-files", "give a line of reportPath, a record of reportTopic",
         "use deliveryGuarantee=at-least-once here, or turn",
         "set kafka.security.protocol to {}, and kafka.sasl", "start them, or take them out of",

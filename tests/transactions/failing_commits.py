@@ -76,7 +76,7 @@ def another_driver_has_taken_over(f: Failing) -> None:
     f.driver.commit(owner, batch)
 
 
-@_ends_in(SupersededError, "run ... of '...' may not commit any more: it planned at generation")
+@_ends_in(SupersededError, "run ... of '...' can't commit this batch any more: it planned")
 def many_aborts_have_shut_it_out(f: Failing) -> None:
     """More than ``superseded`` keeps."""
     owner, batch = f.owner(), f.batch(*MINE)
@@ -242,7 +242,7 @@ def a_write_of_the_block_is_missing(f: Failing) -> None:
     f.driver.commit(f.owner(), Batch(0, (), Payload(), block=Block("block", 2)))
 
 
-@_ends_in(CommitError, "a write of batch ... of '...' may not be recorded")
+@_ends_in(CommitError, "whether a write of batch ... of '...' was recorded is not known")
 def a_write_of_a_block_has_no_answer(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE, token="block")
     f.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=is_a_logs)

@@ -135,6 +135,6 @@ def test_a_run_shut_out_by_many_aborts_is_not_told_of_another_driver(
     error = error_of(KEY, refusal)
     assert isinstance(error, SupersededError)
     assert "another driver has taken over" not in error.message
-    assert "run waiting of 'p' may not commit any more" in error.message
+    assert "run waiting of 'p' can't commit this batch any more" in error.message
     assert "no run owns the key" in error.message
     assert "again" in str(error.hint)

@@ -213,7 +213,9 @@ class _Trial:
             raise
         found = self._client.topic_configs((self.topic,), (_POLICY,), self._soon())[self.topic]
         if not found:
-            return ok(_TOPIC, f"{self.topic}; its cleanup.policy may not be read")
+            return ok(
+                _TOPIC, f"{self.topic}; the principal has no right to read its cleanup.policy"
+            )
         if found.get(_POLICY) != "compact":
             return _red(
                 _TOPIC,
@@ -257,8 +259,8 @@ class _Trial:
             return yellow(
                 _LISTED,
                 "; ".join(lacking),
-                "commits and replays work; the open transactions of a driver that died may not be "
-                "found, and block consumers until kafka.transaction.timeout.ms",
+                "commits and replays work; the open transactions of a driver that died may stay "
+                "unseen, and then block consumers until kafka.transaction.timeout.ms",
                 Kind.ORPHANS_UNSEEN,
             )
         age_ms = found.age_ms(self._client.clock.wall_ms())
