@@ -563,9 +563,8 @@ def _topic_metrics() -> Iterator[str]:
         "`whose` shows who can end a transaction.",
     )
     yield ""
-    sample = blockers_metrics.metrics_text("", (), 0)
     for one in blockers_metrics.METRICS:
-        label = "{whose}" if f'{one.name}{{topic="",whose' in sample else ""
+        label = f"{{{one.label}}}" if one.label else ""
         yield f"- `{one.name}{label}`: {one.help}"
     yield ""
 

@@ -9,6 +9,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.cli.option_texts import option_texts
+from spark_kafka_sink.cli.txn import blockers_metrics
 from spark_kafka_sink.config.names.given import SPARK_KEYS, SPARK_OPTIONS
 from spark_kafka_sink.config.option import Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
@@ -60,6 +61,13 @@ def test_every_option_is_on_its_page_or_the_appendix(generator):
         if name.lower() in SPARK_KEYS:
             continue  # the appendix has it among Spark's own
         assert (f"`{name}`" in page) is not option.internal, name
+
+
+def test_the_label_of_a_topic_metric_comes_from_its_definition(generator, monkeypatch):
+    monkeypatch.delattr(blockers_metrics, "metrics_text")
+    page = generator["metrics_page"]()
+    assert "- `kprod_topic_open_transactions{whose}`: " in page
+    assert "- `kprod_topic_held_offsets`: " in page
 
 
 def test_every_exported_metric_is_on_the_page(generator):

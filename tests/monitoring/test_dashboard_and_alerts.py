@@ -129,6 +129,15 @@ def test_an_unknown_age_of_a_transaction_is_not_zero(ages, shown):
     assert samples["kprod_topic_oldest_transaction_age_seconds", "owner"] == 0
 
 
+def test_a_topic_metric_has_the_labels_of_its_definition():
+    families = text_string_to_metric_families(metrics_text("orders", (), 0))
+    labels = {family.name: [sorted(s.labels) for s in family.samples] for family in families}
+    assert labels.keys() == OF_TOPICS
+    for metric in METRICS:
+        wanted = ["topic", *filter(None, [metric.label])]
+        assert all(found == wanted for found in labels[metric.name]), metric.name
+
+
 @needs_promtool
 @pytest.mark.parametrize(
     "arguments",

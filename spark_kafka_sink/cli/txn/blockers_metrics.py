@@ -17,19 +17,28 @@ from typing import Final, NamedTuple
 
 from spark_kafka_sink.transactions.operations.blockers import Blocker, Whose
 
+#: The label with the kind of client that can end a transaction (:class:`Whose`).
+_WHOSE: Final = "whose"
+
 
 class TopicGauge(NamedTuple):
-    """A metric's name, and its help text for Prometheus."""
+    """The definition of a metric: its name, and its help text for Prometheus. Every metric has the
+    label ``topic``. ``label`` is the name of a second label, or empty.
+    """
 
     name: str
     help: str
+    label: str = ""
 
 
-_OPEN: Final = TopicGauge("kprod_topic_open_transactions", "Open transactions in the topic.")
+_OPEN: Final = TopicGauge(
+    "kprod_topic_open_transactions", "Open transactions in the topic.", _WHOSE
+)
 _OLDEST_AGE: Final = TopicGauge(
     "kprod_topic_oldest_transaction_age_seconds",
     "Age of the oldest open transaction, in seconds. 0 if no transaction is open. NaN if the age is"
     " unknown, because no coordinator lists the transaction.",
+    _WHOSE,
 )
 _HELD: Final = TopicGauge(
     "kprod_topic_held_offsets",
@@ -43,11 +52,11 @@ METRICS: Final = (_OPEN, _OLDEST_AGE, _HELD, _CHECKED)
 
 
 class _Sample(NamedTuple):
-    """A value of a metric. ``label`` is the text that follows the label ``topic``, such as
-    ``,whose="orphan"``. It is empty if the metric has no second label.
+    """A value of a metric. ``label_value`` is the value of the metric's second label, such as
+    ``orphan``. It is empty if the metric has no second label.
     """
 
-    label: str
+    label_value: str
     value: float
 
 
@@ -56,13 +65,11 @@ def metrics_text(topic: str, blockers: Sequence[Blocker], now_ms: int) -> str:
     counts and ages are 0. Without these zeros, Prometheus could not see a later increase. If only
     transactions with an unknown age are open, the age is NaN.
     """
-    by_label = {
-        f',whose="{whose.value}"': [b for b in blockers if b.whose is whose] for whose in Whose
-    }
+    by_whose = {whose.value: [b for b in blockers if b.whose is whose] for whose in Whose}
     held_offsets = sum(part.behind for blocker in blockers for part in blocker.held)
     samples = {
-        _OPEN: [_Sample(label, len(theirs)) for label, theirs in by_label.items()],
-        _OLDEST_AGE: [_Sample(label, _oldest_age_s(theirs)) for label, theirs in by_label.items()],
+        _OPEN: [_Sample(whose, len(theirs)) for whose, theirs in by_whose.items()],
+        _OLDEST_AGE: [_Sample(whose, _oldest_age_s(theirs)) for whose, theirs in by_whose.items()],
         _HELD: [_Sample("", held_offsets)],
         _CHECKED: [_Sample("", now_ms / 1000)],
     }
@@ -81,6 +88,7 @@ def _oldest_age_s(blockers: Sequence[Blocker]) -> float:
 
 def _lines(topic: str, metric: TopicGauge, samples: Sequence[_Sample]) -> Iterator[str]:
     yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} gauge\n"
-    for label, value in samples:
+    for label_value, value in samples:
+        label = f',{metric.label}="{label_value}"' if metric.label else ""
         shown = "NaN" if math.isnan(value) else value
         yield f'{metric.name}{{topic="{topic}"{label}}} {shown}\n'
