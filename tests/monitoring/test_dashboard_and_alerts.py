@@ -129,6 +129,22 @@ def test_an_unknown_age_of_a_transaction_is_not_zero(ages, shown):
     assert samples["kprod_topic_oldest_transaction_age_seconds", "owner"] == 0
 
 
+#: A word that refers to another text, or a page: Prometheus shows each text alone.
+REFERENCE = re.compile(
+    r"\b(the same|in them|of them|the others?|the one)\b|\.md\b|\babove\b", re.IGNORECASE
+)
+
+
+def test_the_text_of_each_metric_is_understood_alone():
+    texts = [one.description for one in INSTRUMENTS] + [one.help for one in METRICS]
+    assert len(set(texts)) == len(texts), "two metrics with one text"
+    for text in texts:
+        assert REFERENCE.search(text) is None, text
+        assert len(text.split()) >= 5, text
+        assert text[0].isupper() or text[0].isdigit() or text.startswith("kafka."), text
+        assert text.endswith("."), text
+
+
 def test_a_topic_metric_has_the_labels_of_its_definition():
     families = text_string_to_metric_families(metrics_text("orders", (), 0))
     labels = {family.name: [sorted(s.labels) for s in family.samples] for family in families}

@@ -32,21 +32,24 @@ class TopicGauge(NamedTuple):
 
 
 _OPEN: Final = TopicGauge(
-    "kprod_topic_open_transactions", "Open transactions in the topic.", _WHOSE
+    "kprod_topic_open_transactions",
+    "Open transactions in the topic, by the client that can end them.",
+    _WHOSE,
 )
 _OLDEST_AGE: Final = TopicGauge(
     "kprod_topic_oldest_transaction_age_seconds",
-    "Age of the oldest open transaction, in seconds. 0 if no transaction is open. NaN if the age is"
-    " unknown, because no coordinator lists the transaction.",
+    "Age of the topic's oldest open transaction, in seconds. 0 if no transaction is open. NaN if"
+    " the age is unknown, because no coordinator lists the transaction.",
     _WHOSE,
 )
 _HELD: Final = TopicGauge(
     "kprod_topic_held_offsets",
-    "Offsets that read_committed consumers can't read yet, summed over the partitions.",
+    "Offsets of the topic that read_committed consumers can't read yet, summed over the"
+    " partitions.",
 )
 _CHECKED: Final = TopicGauge(
     "kprod_topic_checked_timestamp_seconds",
-    "Time of the last look at the topic, in seconds since 1970.",
+    "Time when 'kprod txn blockers' last looked at the topic, in seconds since 1970.",
 )
 METRICS: Final = (_OPEN, _OLDEST_AGE, _HELD, _CHECKED)
 

@@ -133,122 +133,145 @@ _COMMIT_BOUNDS: Final = (
 
 _RESULTS = (
     Instrument("kprod.writes", _C, "{write}", _REPORT, "",
-               "Batches and micro-batches that ended, by outcome.",
+               "Batch jobs and micro-batches that ended, by outcome.",
                label=Label.OUTCOME, label_field="outcome"),
     Instrument("kprod.failures", _C, "{write}", _REPORT, "",
-               "Batches and micro-batches that failed, by the error's code (errors.md).",
+               "Batch jobs and micro-batches that failed, by the error's code (`kprod explain`"
+               " shows the meaning of a code).",
                label=Label.CODE, label_field="error.code"),
     Instrument("kprod.last.report.timestamp", _G, "s", _REPORT, "writtenAtMs",
-               "When the last report was made, in seconds since 1970.", _MS),
+               "Time when the last report of a write was made, in seconds since 1970.", _MS),
 )  # fmt: skip
 
 _VOLUME = (
-    Instrument("kprod.rows", _C, "{row}", _REPORT, "rows", "Rows that brokers acknowledged."),
+    Instrument("kprod.rows", _C, "{row}", _REPORT, "rows",
+               "Rows that brokers acknowledged, without dead letters."),
     Instrument("kprod.skipped.rows", _C, "{row}", _REPORT, "skippedRows",
-               "Rows without a value that onNullValue=skip left out, and with changelog the rows "
-               "before updates."),
+               "Rows that are not sent: with onNullValue=skip the rows with a null value, with"
+               " changelog the rows that hold the state before an update."),
     Instrument("kprod.dead.letters", _C, "{row}", _REPORT, "deadLetters.byReason[].rows",
-               "Rows that can't be sent and became dead letters, by the reason's code.",
+               "Rows that can't be sent and became dead letters, by the code of the reason.",
                label=Label.CODE, label_field="code"),
     Instrument("kprod.sent", _C, "By", _REPORT, "bytes",
-               "Bytes of record batches after compression; each batch counts once."),
+               "Bytes of the record batches that were sent, after compression. A batch that was"
+               " sent again counts once."),
     Instrument("kprod.sent.uncompressed", _C, "By", _REPORT, "bytesBeforeCompression",
-               "Bytes of record batches before compression."),
-    Instrument("kprod.batches", _C, "{batch}", _REPORT, "batches", "Record batches."),
-    Instrument("kprod.requests", _C, "{request}", _REPORT, "requests", "Produce requests."),
+               "Bytes of the record batches that were sent, before compression. A batch that was"
+               " sent again counts once."),
+    Instrument("kprod.batches", _C, "{batch}", _REPORT, "batches",
+               "Record batches that were sent to brokers. A batch that was sent again counts"
+               " once."),
+    Instrument("kprod.requests", _C, "{request}", _REPORT, "requests",
+               "Produce requests that were sent to brokers."),
     Instrument("kprod.retries", _C, "{batch}", _REPORT, "retries",
-               "Record batches that were sent again."),
-    Instrument("kprod.retried.rows", _C, "{row}", _REPORT, "retriedRows", "The rows in them."),
+               "Record batches that were sent again, after an error or without a response."),
+    Instrument("kprod.retried.rows", _C, "{row}", _REPORT, "retriedRows",
+               "Rows in the record batches that were sent again."),
     Instrument("kprod.splits", _C, "{batch}", _REPORT, "splits",
                "Record batches that were split, because a broker found them too large."),
     Instrument("kprod.duplicates", _C, "{batch}", _REPORT, "duplicates",
-               "Record batches that a broker had already, and kept once."),
+               "Record batches that a broker already had when they were sent again. The broker"
+               " keeps one copy."),
     Instrument("kprod.connections", _C, "{connection}", _REPORT, "connections",
                "Connections to brokers that tasks opened."),
 )  # fmt: skip
 
 _TIME = (
     Instrument("kprod.throttle.time", _C, "s", _REPORT, "throttleMs",
-               "Time that brokers' quotas delayed requests, summed over responses.", _MS),
+               "Time that brokers' quotas delayed Produce requests, summed over the responses.",
+               _MS),
     Instrument("kprod.input.wait.time", _C, "s", _REPORT, "inputWaitMs",
-               "Time that tasks waited for Spark's next rows.", _MS),
+               "Time that tasks waited for Spark's next rows, summed over tasks.", _MS),
     Instrument("kprod.buffer.wait.time", _C, "s", _REPORT, "bufferWaitMs",
-               "Time that tasks waited for memory, because kafka.buffer.memory was used up.", _MS),
+               "Time that tasks waited for memory, because kafka.buffer.memory was used up, summed"
+               " over tasks.", _MS),
     Instrument("kprod.rate.wait.time", _C, "s", _REPORT, "rateWaitMs",
-               "Time that tasks waited for maxRecordsPerSecond or maxBytesPerSecond.", _MS),
+               "Time that tasks waited because of maxRecordsPerSecond or maxBytesPerSecond, summed"
+               " over tasks.", _MS),
     Instrument("kprod.metadata.wait.time", _C, "s", _REPORT, "metadataWaitMs",
-               "Time that tasks waited for a topic's metadata.", _MS),
+               "Time that tasks waited for a topic's metadata, summed over tasks.", _MS),
     Instrument("kprod.broker.wait.time", _C, "s", _REPORT, "brokerWaitMs",
-               "Time that tasks waited for acknowledgements after their last row.", _MS),
+               "Time that tasks waited for acknowledgements after their last row, summed over"
+               " tasks.", _MS),
     Instrument("kprod.write.time", _C, "s", _REPORT, "elapsedMs",
-               "Time from the start of the first task to the report.", _MS),
+               "Time from the start of a write's first task to the write's report, summed over"
+               " writes.", _MS),
     Instrument("kprod.commit.time", _H, "s", _REPORT, "commitMs",
                "Duration of commits: with exactly-once, the decision and the end of every"
                " transaction.", _MS, bounds=_COMMIT_BOUNDS),
     Instrument("kprod.queue.time.max", _G, "s", _REPORT, "maxQueueMs",
-               "The longest that a record batch of the last write waited until it was sent; at"
-               " kafka.delivery.timeout.ms it expires.", _MS),
+               "Longest time that a record batch of the last write waited until it was sent. After"
+               " kafka.delivery.timeout.ms, a record batch expires.", _MS),
 )  # fmt: skip
 
 _TASKS = (
-    Instrument("kprod.tasks", _C, "{task}", _REPORT, "tasks", "Tasks of writes."),
+    Instrument("kprod.tasks", _C, "{task}", _REPORT, "tasks",
+               "Tasks of the batch jobs and micro-batches that ended."),
     Instrument("kprod.unfinished.tasks", _C, "{task}", _REPORT, "unfinishedTasks",
-               "Tasks that failed, were stopped, or never ran."),
+               "Tasks without a commit message: they failed, were stopped, or never ran."),
     Instrument("kprod.task.time.max", _G, "s", _REPORT, "longestTaskMs",
-               "The longest task of the last write.", _MS),
+               "Duration of the longest task of the last write.", _MS),
     Instrument("kprod.task.skew.ratio", _G, "1", _REPORT, "taskSkew",
-               "The longest task of the last write by the one in the middle."),
+               "Duration of the longest task of the last write, divided by the median duration of"
+               " the tasks with rows."),
     Instrument("kprod.row.skew.ratio", _G, "1", _REPORT, "rowSkew",
-               "Most rows of a task of the last write by the mean over its tasks."),
+               "Rows of the largest task of the last write, divided by the mean over the tasks"
+               " with rows."),
 )  # fmt: skip
 
 _BROKERS = (
     Instrument("kprod.broker.requests", _C, "{request}", _REPORT, "brokers[].requests",
-               "Produce requests that a broker responded to.",
+               "Produce requests to which a broker responded, by broker.",
                label=Label.BROKER, label_field="id"),
     Instrument("kprod.broker.latency.mean", _G, "s", _REPORT, "brokers[].meanLatencyMs",
-               "Mean time to a broker's response, in the last write.", _MS,
+               "Mean time from a Produce request to the broker's response in the last write, by"
+               " broker.", _MS,
                label=Label.BROKER, label_field="id"),
     Instrument("kprod.broker.latency.max", _G, "s", _REPORT, "brokers[].maxLatencyMs",
-               "Longest time to a broker's response, in the last write.", _MS,
+               "Longest time from a Produce request to the broker's response in the last write, by"
+               " broker.", _MS,
                label=Label.BROKER, label_field="id"),
     Instrument("kprod.broker.latency", _H, "s", _REPORT, "brokers[].latencies",
-               "Time from each request to the broker's response; the sum counts the buckets' upper"
-               " bounds.", _MS, label=Label.BROKER, label_field="id", bounds=LATENCY_BOUNDS_MS),
+               "Time from each Produce request to the broker's response, by broker. The sum counts"
+               " each request with the upper bound of its bucket.", _MS, label=Label.BROKER,
+               label_field="id", bounds=LATENCY_BOUNDS_MS),
     Instrument("kprod.topic.rows", _C, "{row}", _REPORT, "topicCounts[].rows",
                "Rows that brokers acknowledged, by topic.", label=Label.TOPIC, label_field="topic"),
     Instrument("kprod.topic.sent", _C, "By", _REPORT, "topicCounts[].bytes",
-               "Bytes of record batches by topic, after compression.",
+               "Bytes of the record batches that were sent, after compression, by topic.",
                label=Label.TOPIC, label_field="topic"),
 )  # fmt: skip
 
 _TRANSACTIONS = (
     Instrument("kprod.transactions", _C, "{transaction}", _REPORT, "transactions",
-               "Transactions that tasks prepared."),
+               "Transactions that tasks prepared for a commit."),
     Instrument("kprod.transaction.age", _G, "s", _REPORT, "oldestTransactionMs",
-               "Age of the oldest transaction of the last write.", _MS),
+               "Age of the oldest transaction of the last write, from its first row to the write's"
+               " report.", _MS),
     Instrument("kprod.transaction.timeout", _G, "s", _REPORT, "transactionTimeoutMs",
-               "kafka.transaction.timeout.ms, after which brokers abort a transaction.", _MS),
+               "kafka.transaction.timeout.ms of the last write. After this time, brokers abort a"
+               " transaction.", _MS),
 )  # fmt: skip
 
 #: Metrics of Spark's progress and of the listener, so that one place shows what Spark and the sink
 #: did.
 _QUERIES = (
     Instrument("kprod.query.input.rows", _C, "{row}", _PROGRESS, "numInputRows",
-               "Rows that micro-batches read."),
+               "Rows that the query's micro-batches read, as Spark reports."),
     Instrument("kprod.query.batch.time", _C, "s", _PROGRESS, "durationMs",
-               "Time of micro-batches by phase, with Spark's names of the phases. The phase"
-               " triggerExecution is the whole time.", _MS, label=Label.PHASE),
+               "Time of the query's micro-batches by phase, with Spark's names of the phases. The"
+               " phase triggerExecution is the whole time.", _MS, label=Label.PHASE),
     Instrument("kprod.query.batches", _C, "{batch}", _PROGRESS, "",
-               "Micro-batches that Spark finished."),
+               "Micro-batches of the query that Spark finished."),
     Instrument("kprod.query.batches.without.report", _C, "{batch}", _LISTENER, "",
                "Micro-batches that had rows, and whose report did not reach the listener. They"
                " count only after the listener has received a report of their query."),
     Instrument("kprod.query.active", _G, "{query}", _LISTENER, "",
-               "1 while the query runs, 0 after its end."),
+               "1 while the streaming query runs, 0 after its end."),
     Instrument("kprod.query.failures", _C, "{query}", _LISTENER, "",
-               "Queries that ended with an error, by the error's code (errors.md). The code"
-               " `other` is for errors without a code of this package.",
+               "Streaming queries that ended with an error, by the error's code (`kprod explain`"
+               " shows the meaning of a code). The code `other` is for errors without a code of"
+               " this package.",
                label=Label.CODE),
     Instrument("kprod.query.start.timestamp", _G, "s", _LISTENER, "",
                "The time when the query started, in seconds since 1970."),
@@ -269,25 +292,28 @@ _QUERIES = (
 #: sent figures for a minute.
 _RUNNING_TASKS = (
     Instrument("kprod.task.workers", _G, "{process}", _RUNNING, "workers",
-               "Python workers that sent figures in the last 30 s."),
+               "Python workers of the running write that sent figures in the last 30 s."),
     Instrument("kprod.task.finished", _G, "{task}", _RUNNING, "finishedTasks",
                "Task attempts of the running write that ended."),
     Instrument("kprod.task.rows", _G, "{row}", _RUNNING, "rows",
-               "Rows that brokers acknowledged, failed attempts included."),
+               "Rows of the running write that brokers have acknowledged so far, failed attempts"
+               " included."),
     Instrument("kprod.task.sent", _G, "By", _RUNNING, "megabytes",
-               "Bytes of the record batches that were sent, failed attempts included.", 1e6),
+               "Bytes of the record batches that the running write has sent so far, failed"
+               " attempts included.", 1e6),
     Instrument("kprod.task.rate", _G, "{row}/s", _RUNNING, "rowsPerSecond",
-               "Rows per second that brokers acknowledge at the moment."),
+               "Rows per second of the running write that brokers acknowledge at the moment."),
     Instrument("kprod.task.throughput", _G, "By/s", _RUNNING, "megabytesPerSecond",
-               "Bytes per second on the wire at the moment.", 1e6),
+               "Bytes of record batches per second that the running write sends at the moment.",
+               1e6),
     Instrument("kprod.task.retries", _G, "{batch}", _RUNNING, "retries",
-               "Record batches that were sent again."),
+               "Record batches of the running write that were sent again so far."),
     Instrument("kprod.task.wait.time", _G, "s", _RUNNING, "waits",
-               "Time that tasks waited, by reason. `input`: Spark's rows. `memory`: room in"
-               " kafka.buffer.memory. `quota`: brokers' quotas. `rate`: maxRecordsPerSecond or"
-               " maxBytesPerSecond.", _MS, label=Label.WAIT),
+               "Time that tasks of the running write have waited so far, by reason. `input`:"
+               " Spark's rows. `memory`: room in kafka.buffer.memory. `quota`: brokers' quotas."
+               " `rate`: maxRecordsPerSecond or maxBytesPerSecond.", _MS, label=Label.WAIT),
     Instrument("kprod.task.oldest.batch.age", _G, "s", _RUNNING, "oldestBatchMs",
-               "Age of the oldest record batch that has no response.", _MS),
+               "Age of the oldest record batch of the running write that has no response.", _MS),
     Instrument("kprod.commit.running.time", _G, "s", _RUNNING, "commitMs",
                "Duration of the running commit so far. A commit of less than 10 s has no figures.",
                _MS),

@@ -254,7 +254,8 @@ METRICS: tuple[Metric, ...] = (
               "Connections with a successful TLS or SASL authentication"),
     Metric("successful-authentication-no-reauth-total", _P, _M.AUTHENTICATED,
            Statistic.EVENT_TOTAL,
-           "The same (Java counts peers that can't re-authenticate; a client can't know)."),
+           "Connections with a successful TLS or SASL authentication, in all. (Java counts peers"
+           " that can't re-authenticate. A client can't know them.)"),
     *_counted("failed-authentication", _P, _M.AUTHENTICATION_FAILED,
               "Connections with a failed authentication of the client or of the broker"),
     *_counted("successful-reauthentication", _P, _M.REAUTHENTICATED,
