@@ -25,6 +25,7 @@ from spark_kafka_sink.config.parsing import sink_config_of
 from spark_kafka_sink.config.sink_config import SinkConfig
 
 _DEFAULT = "default"
+_GUARANTEE = "deliveryGuarantee"
 
 
 class _Effective(NamedTuple):
@@ -124,7 +125,16 @@ def _effective(given: GivenOptions, config: SinkConfig) -> Iterator[_Effective]:
             found = _shown(option, counts)
             if found.lower() != value.lower() and (one is None or _number(given_value) != counts):
                 origin, value = f"computed; {origin}: {value}", found
+        elif option.name == _GUARANTEE and not _is_requested(option, given_value, config):
+            origin, value = f"computed; {origin}: {value}", config.delivery_guarantee
         yield _Effective(_named(option), value, origin)
+
+
+def _is_requested(option: Option, requested: object, config: SinkConfig) -> bool:
+    """False if another option, such as acks=1, makes the delivery guarantee weaker than the value
+    ``requested`` of ``option``.
+    """
+    return option.read(requested, option.name) == config.delivery_guarantee
 
 
 def _number(value: object) -> object:

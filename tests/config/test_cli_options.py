@@ -70,6 +70,21 @@ def test_the_effective_value_has_its_origin_and_no_secret(tmp_path):
     assert "did you mean" in run("--effective", "-c", str(path), "topci", code=1).stderr
 
 
+@pytest.mark.parametrize(
+    ("lines", "value", "origin"),
+    [
+        ("acks=1\n", "none", "computed; default: at-least-once"),
+        ("deliveryGuarantee=exactly_once\n", "exactly_once", None),
+        ("", "at-least-once", "default"),
+    ],
+)
+def test_the_guarantee_is_the_one_of_the_write(tmp_path, lines: str, value: str, origin):
+    """acks=1 was shown as at-least-once, and the runbook reads the guarantee here."""
+    path = tmp_path / "client.properties"
+    path.write_text(f"bootstrap.servers=b:9092\n{lines}")
+    assert effective(path)["deliveryGuarantee"] == (value, origin or str(path))
+
+
 def test_a_secret_is_hidden_wherever_it_comes_from():
     """Those of files are references there (above)."""
     options = {
