@@ -121,6 +121,21 @@ def test_a_batch_is_not_resolved_on_a_deposed_leaders_word(scene: Scene) -> None
     scene.ends_with(0)
 
 
+def test_a_decision_is_not_ended_on_a_deposed_leaders_word(scene: Scene) -> None:
+    """Its state is that of before the decision, whose transactions are open."""
+    scene.batch(scene.run("run-0"), 0)
+    written = scene.written(scene.run("run-0"), 1)
+    ends = ends_of_the_log(scene)
+    scene.decides_and_dies(*written)
+    with scene.by_hand() as operator:
+        report = operator.plan_commit(PREFIX)
+        with deposed(scene, ends) as answered:
+            committed = operator.commit(report)
+        assert answered
+        assert (committed.committed, committed.state.last_done) == (True, 1)
+    scene.ends_with(0, 1)
+
+
 def test_a_job_is_not_forgotten_on_a_deposed_leaders_word(scene: Scene) -> None:
     """It does not have the job's key yet."""
     scene.batch(scene.run("run-0"), 0)

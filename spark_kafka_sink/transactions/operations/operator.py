@@ -34,6 +34,7 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import (
     AuthorizationError,
+    CommitError,
     CommitLogError,
     ConfigError,
     ErrorCode,
@@ -212,6 +213,11 @@ class Operator:
         if decision is None:
             return Committed(state, committed=True)
         outcomes = self._outcomes(report.key, decision)
+        if Outcome.RETRY in outcomes:
+            # Some are open, and the log does not have the decision. A deposed leader may have
+            # returned this state, so the log's leader must confirm it.
+            state = self._confirmed(report.key, decision)
+            outcomes = self._outcomes(report.key, decision)
         if set(outcomes) == {Outcome.COMMITTED}:
             self._check_visible(report, decision)
         elif state.has_done(decision):
@@ -226,6 +232,19 @@ class Operator:
                 hint="check its topic before anything is written again",
             )
         return Committed(state, committed=True)
+
+    def _confirmed(self, key: str, decision: Decision) -> CommitState:
+        """Opens ``key``, ends its decided batch, and returns its state. If the log does not have
+        ``decision``, a write confirms this state.
+        """
+
+        def check(state: CommitState) -> None:
+            if not state.has_done(decision):
+                raise CommitError(f"'{key}' has not the batch")  # (makes the table confirm it)
+
+        with suppress(CommitError):
+            return self._committer.roll_forward(key, check, only_lost=True)
+        return self._committer.roll_forward(key, only_lost=True)
 
     def _outcomes(self, key: str, decision: Decision) -> Mapping[Outcome, int]:
         """Counts the transactions of the decided batch by outcome. Waits until the coordinators
