@@ -138,8 +138,8 @@ class AdminClient:
 
     def refresh_brokers(self) -> None:
         """Requests new metadata without waiting for the response. A later call of any method
-        receives the response. A call of :meth:`brokers` that follows then waits for no response,
-        unless these metadata are older than the ``max_age_ms`` of that call.
+        receives the response. After that, a call of :meth:`brokers` waits for no response, as long
+        as these metadata are not older than the ``max_age_ms`` of that call.
         """
         self.loop.metadata.request_update(reset_equivalent_backoff=True)
 

@@ -90,7 +90,7 @@ class Call(Generic[ResponseT]):
     """One request to a broker, with its response. :meth:`RequestLoop.run` sends calls. It sets the
     field ``response`` and all fields after ``response``.
 
-    * ``request``: the request. It is None if only the coordinator ``to`` must be found.
+    * ``request``: the request. It is None if the call only looks up the coordinator in ``to``.
     * ``to``: the broker, or the way to find the broker (:class:`CoordinatorKey`, :class:`Leader`,
       :class:`AnyBroker`).
     * ``what``: the name of the call in errors.
@@ -153,7 +153,7 @@ def retry_code(
 
 def refusal(code: ErrorCode, where: str, right: str) -> KafkaError:
     """Creates the exception for the error code ``code``. For an authorization error, the
-    exception's hint names the missing right ``right``.
+    exception's hint names ``right`` as the missing right.
     """
     if not right or code.info.error_type is not AuthorizationError:
         return code.error(where)

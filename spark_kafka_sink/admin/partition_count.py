@@ -40,10 +40,10 @@ class RangeCount:
     """A range of offsets of a partition, and the count of the records that ``producers`` wrote
     there.
 
-    The range is from offset ``at`` to offset ``last``, both included, and ``at`` rises while the
-    range is read. ``fetches`` is a limit: the count ends after this number of further Fetch
-    responses with new batches. ``producers`` are pairs of producer id and epoch. If ``producers``
-    is None, the records of all producers count.
+    ``at`` is the first offset of the range that is not read yet, and rises while the range is read.
+    ``last`` is the last offset of the range. ``fetches`` is a limit: the count ends after this
+    number of further Fetch responses with new batches. ``producers`` are pairs of producer id and
+    epoch. If ``producers`` is None, the records of all producers count.
 
     * ``rows``: the number of committed records of ``producers``.
     * ``aborted_rows``: the number of aborted records of ``producers``.
@@ -270,9 +270,9 @@ def _fetch(
 def _moved(
     reader: PartitionReader, one: RangeCount, fetched: FetchedPartition, deadline: int
 ) -> bool:
-    """Counts the batches of a Fetch response into the range ``one``. If the log does not have the
-    requested offset any more, the range continues at the first offset of the log. Returns False if
-    the response has no new batch, and the range is still at the same offset.
+    """Counts the batches of a Fetch response, and adds the counts to ``one``, the range. If the log
+    does not have the requested offset any more, the range continues at the first offset of the log.
+    Returns False if the response has no new batch, and the range is still at the same offset.
     """
     if fetched.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
         return one.take(fetched)
@@ -284,9 +284,9 @@ def _moved(
 
 
 def _wait(client: AdminClient, reader: PartitionReader, one: RangeCount, deadline: int) -> None:
-    """Handles a Fetch response without new batches for the range ``one``. If there were only such
-    responses for max.block.ms, sets the ``problem`` of the range: a transaction is still open at
-    this offset, or the log ends before the range does.
+    """Handles a Fetch response that has no new batches for ``one``, a range. If all responses for
+    max.block.ms had no new batches, sets the ``problem`` of the range: a transaction is still open
+    at this offset, or the log ends before the range does.
 
     For a short time, a response without batches is normal: while the markers of a committed
     transaction are not written yet, and while a new leader does not know its high watermark.

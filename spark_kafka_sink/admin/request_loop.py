@@ -80,8 +80,8 @@ class AdminMetadata(Metadata):
     as the tasks. In addition it stores these values:
 
     * ``answers``: the number of Metadata responses so far.
-    * ``topic_errors``: the last error code of each topic, or NONE if its last response had no
-      error. With these codes, :class:`AdminClient` raises the errors of missing topics.
+    * ``topic_errors``: the error code of each topic in its last response, or NONE if the topic had
+      no error there. With these codes, :class:`AdminClient` raises the errors of missing topics.
     * ``failure``: the fatal error of a Metadata request, until the next response, or until the next
       method of :class:`RequestLoop` is called.
     """
@@ -200,8 +200,8 @@ class RequestLoop:
         return self.receive_all([call], deadline_ms)[0]
 
     def receive_all(self, calls: Sequence[Call[ResponseT]], deadline_ms: int) -> list[ResponseT]:
-        """Sends ``calls`` and returns their responses in the same order. Raises the errors of
-        :meth:`run`. If a call is not done in time, raises KafkaTimeoutError.
+        """Sends ``calls`` and returns their responses in the order of ``calls``. Raises the errors
+        of :meth:`run`. If a call is not done in time, raises KafkaTimeoutError.
         """
         if not self.run(calls, deadline_ms):
             raise self.timeout(calls)
@@ -226,9 +226,8 @@ class RequestLoop:
                 self.client.poll(max(0, min(wait, deadline_ms - now)), now)
 
     def pause(self, attempts: int, deadline_ms: int) -> None:
-        """Waits for a backoff, after which the caller sends its calls again. ``attempts`` is the
-        number of earlier waits, with which the backoff grows. The wait ends at ``deadline_ms`` at
-        the latest.
+        """Waits for a backoff, after which the caller sends its calls again. The backoff grows with
+        ``attempts``, the number of earlier waits. The wait ends at ``deadline_ms`` at the latest.
         """
         until = min(deadline_ms, self.clock.now_ms() + self.backoff.backoff(attempts))
         with self._reset_after_interrupt():

@@ -112,8 +112,9 @@ class AgeCalls(NamedTuple):
         return all(call.done and call.sent == 1 for call in self)
 
     def young(self) -> set[str]:
-        """The ids that both ``before`` and ``after`` list. So their transactions were also open
-        when the broker listed ``aged``. The caller removes the ids that ``aged`` lists.
+        """The ids in the responses to both ``before`` and ``after``. So their transactions were
+        also open when the broker handled ``aged``. The caller removes the ids in the response to
+        ``aged``.
         """
         return listed([self.before]).keys() & listed([self.after]).keys()
 
@@ -125,9 +126,9 @@ class Beside:
 
     Brokers handle the requests of a connection in order. So each coordinator first describes its
     transactions, and then lists the transactions that are older than ``age_ms``. The additional
-    requests must be created before the descriptions are known. They are for the transactional ids
-    ``ids`` and the topics ``topics``. If the descriptions then show that other topics or another
-    age limit are needed, the responses to the additional requests are not used.
+    requests must be created before the descriptions are known. ``ids`` has the transactional ids of
+    these requests, and ``topics`` has their topics. If the descriptions then show that other topics
+    or another age limit are needed, the responses to the additional requests are not used.
     """
 
     ids: Collection[str]
@@ -508,9 +509,9 @@ class TransactionClient(AdminClient):
         (KIP-360, brokers since 2.5). If another producer has taken over the id meanwhile,
         ProducerFencedError is raised, and the other producer is not fenced.
 
-        If ``once`` is True, the request is not sent again after it got no response. The reason: of
-        two requests, the first could arrive late and abort a transaction that was begun after the
-        second. ``timeout_ms`` is the timeout of the id's next transactions.
+        If ``once`` is True and the request gets no response, the request is not sent again. The
+        reason: of two requests, the first could arrive late and abort a transaction that was begun
+        after the second. ``timeout_ms`` is the timeout of the id's next transactions.
 
         Raises ConfigError if ``timeout_ms`` is above the broker's transaction.max.timeout.ms, and
         KafkaTimeoutError if no definite response arrives in time.

@@ -20,10 +20,10 @@ def merged_counts(of: type, reports: Sequence[object]) -> dict[str, int]:
     """Merges the counts of ``reports``. Returns a dict from the name of each count to its merged
     value.
 
-    Each report is an object of the dataclass ``of``. A count is a field of this dataclass with the
-    default 0. A field with the default False or 0.0 is not a count. The merged value is the sum of
-    the values. If the field is declared with :data:`LARGEST`, the merged value is the largest
-    value. Without reports, each merged value is 0.
+    ``of`` is the dataclass of the reports. A count is a field of this dataclass with the default 0.
+    A field with the default False or 0.0 is not a count. The merged value is the sum of the values.
+    If the field is declared with :data:`LARGEST`, the merged value is the largest value. Without
+    reports, each merged value is 0.
     """
     counts: dict[str, int] = {}
     for one in fields(of):

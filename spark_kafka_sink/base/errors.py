@@ -157,7 +157,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """True if the same request may succeed later.
+        """True if a request that got this error may succeed when it is sent again later.
 
         The result is always False for the error codes about sequence numbers, because a producer
         handles these by other rules.
@@ -418,7 +418,7 @@ class ApiError(KafkaError):
 
 
 class RetriableError(ApiError):
-    """The same request may succeed later."""
+    """The request failed, but may succeed when it is sent again later."""
 
 
 class InvalidMetadataError(RetriableError):
@@ -569,7 +569,8 @@ _NOT_SHOWN = "[hidden: it looks like a secret; if it was one, replace it, others
 
 
 def safe_text(text: str, limit: int = 200) -> str:
-    """Makes a text that is not from this package safe for a message.
+    """Makes a foreign text safe for a message. Foreign texts are texts from outside of this
+    package.
 
     The result is one line of printable characters: the first ``limit`` characters of ``text``, and
     "..." if ``text`` is longer. A character that is not printable, such as a line break, becomes an

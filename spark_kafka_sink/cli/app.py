@@ -1,7 +1,7 @@
 """The tree of commands under ``kprod``.
 
 This module has the application, its version, and names, arguments and help of the commands outside
-``txn``. The work of a command is in another module, which is imported when the command runs. So
+``txn``. The work of a command is in a separate module, which is imported when the command runs. So
 help, version and completion are fast.
 """
 

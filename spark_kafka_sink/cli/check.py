@@ -121,8 +121,8 @@ def _verdict(steps: Sequence[Step]) -> tuple[bool | None, str | None]:
     """The result of ``--exactly-once``: whether exactly-once works, and the reason if the first
     value is not True.
 
-    The first value is False if a step that checks transactions failed. It is None if only steps
-    that do not check transactions failed, or if the check of transactions did not finish.
+    The first value is False if a step that checks transactions failed. It is None if the failed
+    steps check something other than transactions, or if the check of transactions did not finish.
     """
     *trial, _ = (step for step in steps if step.name in OF_TRIAL)
     if all(step.state in (StepState.OK, StepState.WARNING) for step in trial):

@@ -149,7 +149,7 @@ def _found(text: str) -> dict[str, str]:
     """Searches for the words of ``text``. Returns the titles of up to five entries by code, the
     best entry first.
 
-    A rare word counts more, and a word in a title counts twice. A word that no entry has is
+    A rare word counts more, and a word in a title counts twice. If no entry has a word, the word is
     replaced by the most similar known word.
     """
     titles = _titles()

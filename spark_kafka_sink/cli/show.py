@@ -50,7 +50,7 @@ def print_json(fields: Json) -> None:
 
 
 def say(text: str) -> None:
-    """Prints a line of text for people on standard output."""
+    """Prints a line of text on standard output, for people."""
     new_console().print(_shown(text), soft_wrap=True)
 
 

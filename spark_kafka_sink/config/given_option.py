@@ -17,8 +17,8 @@ from spark_kafka_sink.config.option_table import with_prefix
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The value of an option that the user has set. The object also knows, for messages, how the
-    user wrote the name, and whether the option comes from a file.
+    """The value of an option that the user has set. For messages, the object also has the name as
+    the user wrote it, and the file from which the option comes.
 
     ``name`` is the name as the user wrote it. For an option of the sink, ``name`` is the documented
     name. ``where`` is a text with the file's name, and is empty if the option is not from a file.

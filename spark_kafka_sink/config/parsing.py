@@ -60,8 +60,8 @@ _FINGERPRINT_LENGTH: Final = 16
 
 
 def parse_sink_config(options: Mapping[str, object]) -> SinkConfig:
-    """Parses the options of a write, and the lines of the ``configFile`` that the options name.
-    ``options`` are the options as Spark passes them to a data source.
+    """Parses the options of a write. If ``configFile`` is one of them, also parses the lines of
+    this file. ``options`` are the options as Spark passes them to a data source.
 
     Raises only ConfigError.
     """
@@ -115,8 +115,8 @@ def sink_config_of(given: GivenOptions) -> SinkConfig:
 
 
 def parse_producer_config(options: Mapping[str, object]) -> ProducerConfig:
-    """Parses the options of a producer without Spark, and the lines of the ``configFile`` that the
-    options name.
+    """Parses the options of a producer without Spark. If ``configFile`` is one of them, also parses
+    the lines of this file.
 
     The names of the options are Java's, in upper or lower case, without the prefix ``kafka.``. A
     value is text, or has the option's type already. Raises only ConfigError.
@@ -231,7 +231,7 @@ def _fingerprint(given: GivenOptions) -> str:
     """A hash of the names and values of all options, as the user has set them.
 
     The hash leaves out the options of TLS, SASL and the schema registry, so that no secret is
-    hashed. It also leaves out options that have another value in each write of a query, such as
+    hashed. It also leaves out options that have a different value in each write of a query, such as
     txnVersion.
     """
     options = sorted(

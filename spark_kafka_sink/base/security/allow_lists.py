@@ -193,8 +193,9 @@ def _behind_entries(path: str) -> Iterator[str]:
     """Finds the items of the allow-list of imports that ``path`` begins with. Yields the rest of
     ``path`` after each of these items.
 
-    If the list has ``my_package``, the rest of ``my_package.module:Name`` is ``.module.Name.``,
-    with a dot at its end. If an item is equal to ``path``, the rest is a dot.
+    In the rest, a colon becomes a dot, and a dot is added at the end. Example: if the list has
+    ``my_package``, the rest of ``my_package.module:Name`` is ``.module.Name.``. If an item is equal
+    to ``path``, the rest is a dot.
     """
     allowed = _list(IMPORTS)
     dotted = f"{path.replace(':', '.')}."

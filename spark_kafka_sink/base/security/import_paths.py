@@ -1,4 +1,4 @@
-"""Imports the users' classes and functions that options name.
+"""Imports the users' classes and functions whose import paths are in options.
 
 An import path has one of two forms: ``package.module:Name`` or ``package.module.Name``. This module
 also describes an exception in a user's code without the text of the exception. It does not check
@@ -116,9 +116,9 @@ def make(path: Text, option: str) -> object:
 def made_of(cls: type, option: str, name: str) -> object:
     """Calls the user's class ``cls`` without arguments and returns the new object.
 
-    Raises ConfigError with the option's name and the class's ``name`` if the call raises an
-    exception. The error does not contain the text of this exception, because the text may contain a
-    secret.
+    Raises ConfigError if the call raises an exception. ``option`` and ``name``, the names of the
+    option and of the class, are in the message. The error does not contain the text of this
+    exception, because the text may contain a secret.
     """
     try:
         return cls()
@@ -144,8 +144,8 @@ def place_of(error: BaseException) -> str:
 
 
 def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
-    """Raises NotAllowedError if the object ``found`` is not defined in a module on the operator's
-    allow-list. Does nothing if the operator has not set the allow-list.
+    """Raises NotAllowedError unless ``found``, an imported object, is defined in a module on the
+    operator's allow-list. Does nothing if the operator has not set the allow-list.
 
     The import of a path calls this function for each name of the path. Two kinds of objects are
     allowed: a class or function that a listed module defines, and an object of such a class. Three

@@ -18,10 +18,10 @@ of a secret is not parsed. Every value that comes from a reference is a Password
 address.
 
 Any other ``${...}`` is plain text, because a password may contain any characters. There is one
-exception: a whole value (or a whole quoted text of ``sasl.jaas.config``) that looks like a
-reference to a config provider other than ``env`` and ``file`` is an error. Databricks'
-``{{secrets/scope/key}}`` is also an error, because Databricks replaces such a text only in the
-settings of a cluster.
+exception: a value that, as a whole, looks like a reference to a config provider other than ``env``
+and ``file`` is an error. In ``sasl.jaas.config``, this also applies to each quoted text.
+Databricks' ``{{secrets/scope/key}}`` is also an error, because Databricks replaces such a text only
+in the settings of a cluster.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class UnresolvedReferenceError(ConfigError):
         return cls(f"{name}: {safe_text(reference)} {problem}, on host {host}", hint=hint)
 
     def seen_by(self, role: str) -> UnresolvedReferenceError:
-        """Returns the same error, with the role of the process ("the driver" or "an executor") in
-        its message.
+        """Returns a copy of this error. The message of the copy also has the role of the process:
+        "the driver" or "an executor".
         """
         return type(self)(f"{self.message} ({role})", hint=self.hint)
 
@@ -159,7 +159,7 @@ def refuse_others(name: str, spelled: str, text: str) -> None:
 
 def resolve(options: Mapping[str, object]) -> dict[str, object]:
     """Replaces all references in the values of ``options`` by the secrets. Returns a dict with the
-    same names. The names are the options' names in Kafka.
+    names of ``options``, which are the options' names in Kafka.
 
     A value that contained a reference becomes a Password, which shows the reference. A
     sasl.jaas.config with references becomes a JaasEntry with Passwords. Raises

@@ -24,8 +24,8 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 
 
 def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
-    """Checks the names of all options in ``options``, and in the ``configFile`` that ``options``
-    names. Returns all these options.
+    """Checks the names of all options in ``options``. If ``configFile`` is one of them, also checks
+    the names in this file. Returns the options from both sources.
 
     ``prefix`` is ``kafka.`` for a write, and empty for a producer without Spark. A write accepts
     the options of the producer and of the sink. Raises ConfigError for a name that is not an
