@@ -214,8 +214,9 @@ class Transaction:
                 self._failure = self._failure or failure
 
     def _context_of(self, batch: DataFrame, options: Mapping[str, OptionText]) -> WriteContext:
-        """Returns the identity of the block's next write, which the write's tasks and commit get.
-        At the first write, also finds the query that has called the user's function.
+        """Returns the identity of the block's next write. The tasks and the commit of this write
+        receive the identity. At the first write, also finds the query that has called the user's
+        function.
         """
         session = batch.sparkSession
         with self._lock:

@@ -142,7 +142,7 @@ def check_exactly_once(config: SinkConfig, *, timeout_ms: int) -> Generator[Step
 def check_host(
     config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None
 ) -> Iterator[Step]:
-    """Runs only the :data:`HOST_STEPS`, which may have another result on another machine. Yields
+    """Runs only the :data:`HOST_STEPS`, whose results may differ from machine to machine. Yields
     their results. The arguments are the same as for :func:`check_cluster`.
     """
     return _all_of(HOST_STEPS, _steps(config, timeout_ms, clock, host_only=True))
@@ -203,7 +203,9 @@ def _steps(
 
 
 def _classes(config: SinkConfig, *, on_driver: bool) -> Step:
-    """Imports the user's classes that options name: interceptors, partitioners and listeners."""
+    """Imports the user's classes whose import paths are in options: interceptors, partitioners and
+    listeners.
+    """
     count = check_own_code(config, on_driver=on_driver)
     return ok(_CLASSES, f"{count} imported") if count else skipped(_CLASSES, "no option names one")
 

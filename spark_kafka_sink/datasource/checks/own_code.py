@@ -1,4 +1,5 @@
-"""Imports the user's classes and functions that options name, to check that they exist.
+"""Imports the user's classes and functions whose import paths are in options, to check that they
+exist.
 
 ``base/security/import_paths.py`` imports a name. No function of the user is called here.
 """
@@ -10,9 +11,10 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 
 
 def check_own_code(config: SinkConfig, *, on_driver: bool) -> int:
-    """Imports the user's classes and functions that options name: progress listeners, interceptors
-    and a partitioner. With ``on_driver``, this function also imports the report listeners, which
-    only the driver calls. Returns the number of the imported classes and functions.
+    """Imports the user's classes and functions whose import paths are in options: progress
+    listeners, interceptors and a partitioner. With ``on_driver``, this function also imports the
+    report listeners, which only the driver calls. Returns the number of the imported classes and
+    functions.
 
     Creates no instance of a class. Raises ConfigError for a name that can't be imported.
     """

@@ -6,10 +6,10 @@ be read.
 
 The digest is a hash of the query's id, the batch's number and the end offsets of the sources. Spark
 writes the offsets before the batch begins and never changes them, so a batch that runs again has
-the same digest, even if its rows have changed. A batch of another query has another digest. If a
-checkpoint was copied, a batch of the copy and a batch of the original have different digests if
-their offsets differ. The offset of a file source only counts the source's batches, so the list of
-the batch's files is hashed as well.
+the same digest, even if its rows have changed. Batches of different queries have different digests.
+If a checkpoint was copied, a batch of the copy and a batch of the original have different digests
+if their offsets differ. The offset of a file source only counts the source's batches, so the list
+of the batch's files is hashed as well.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Checkpoint:
         self._texts: dict[str, str] = {}
 
     def offsets(self, number: int) -> dict[TopicPartition, int]:
-        """The end offset of the batch ``number``, for every partition of the query's Kafka sources.
-        The query's next batch begins at these offsets. Raises ConfigError if the batch's file in
-        Spark's offset log can't be read.
+        """The end offset of a batch, for every partition of the query's Kafka sources. ``number``
+        is the batch's id. The query's next batch begins at these offsets. Raises ConfigError if the
+        batch's file in Spark's offset log can't be read.
         """
         try:
             return source_offsets(self._text(f"offsets/{number}"))
@@ -70,8 +70,8 @@ class Checkpoint:
             ) from error
 
     def divided_versions(self, number: int) -> list[int]:
-        """The Delta table versions that the batch ``number`` has read only in part. Empty if the
-        checkpoint can't be read.
+        """The Delta table versions that a batch has read only in part. ``number`` is the batch's
+        id. Empty if the checkpoint can't be read.
         """
         try:
             return divided_versions(self._text(f"offsets/{number}"))
@@ -79,9 +79,9 @@ class Checkpoint:
             return []
 
     def digest(self, number: int) -> str:
-        """The digest of the micro-batch ``number``, 32 hexadecimal digits. It is a hash of the
-        query's id, the number, and the end offsets of the sources. A batch that Spark runs again
-        has the same digest. Raises ConfigError if a file can't be read.
+        """The digest of a micro-batch, 32 hexadecimal digits. It is a hash of the query's id, of
+        ``number`` (the micro-batch's id), and of the end offsets of the sources. A batch that Spark
+        runs again has the same digest. Raises ConfigError if a file can't be read.
         """
         offset_log = self._text(f"offsets/{number}")
         files = [self._files(source, batch) for source, batch in file_sources(offset_log)]
@@ -96,9 +96,10 @@ class Checkpoint:
         return _if_readable(lambda: self._text(file)) or self._text(f"{file}.compact")
 
     def check(self, number: int, query_id: str) -> None:
-        """Raises ConfigError if this checkpoint belongs to another query than ``query_id``, or if
-        batch ``number`` + 1 has already begun in this checkpoint. Batch ``number`` is running now,
-        so a later batch shows that the checkpoint is another query's.
+        """Raises ConfigError if this checkpoint does not belong to the query with the id
+        ``query_id``. Also raises ConfigError if a batch after the running batch has already begun
+        in this checkpoint, because the checkpoint then belongs to a different query. ``number`` is
+        the id of the running batch.
 
         If ``query_id`` is empty, the query is not compared. If a file can't be read, no error is
         raised here.
@@ -123,8 +124,8 @@ class Checkpoint:
         return _if_readable(self._query_id)
 
     def known_digest(self, number: int, query_id: str | None = None) -> str:
-        """The :meth:`digest` of the micro-batch ``number``. Empty if the checkpoint can't be read,
-        or if :meth:`check` raises an error for ``query_id``.
+        """The :meth:`digest` of a micro-batch. ``number`` is the micro-batch's id. Empty if the
+        checkpoint can't be read, or if :meth:`check` raises an error for ``query_id``.
 
         The first failure is logged. After a failure, a process without a Spark session does not try
         this checkpoint again.

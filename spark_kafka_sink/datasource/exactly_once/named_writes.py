@@ -51,8 +51,9 @@ class Written:
 
 
 class _Run(NamedTuple):
-    """A run id that :class:`NamedWrites` has generated (``id``), and the run of the query that uses
-    it (``query_run``, ``CallingQuery.run``). ``query_run`` is empty if the query is unknown.
+    """A run id that :class:`NamedWrites` has generated, and the query that uses it. ``id`` is the
+    run id. ``query_run`` identifies the run of the query (``CallingQuery.run``), and is empty if
+    the query is unknown.
     """
 
     id: str

@@ -51,14 +51,14 @@ def commit(
     batch_id: int | None,
     report: TopicRecord | None = None,
 ) -> Commit:
-    """Checks and commits the transactions in the tasks' ``messages``. Returns how the batch was
+    """Checks and commits the transactions in the tasks' commit messages. Returns how the batch was
     committed (:class:`Commit`), for example as a replay of a batch that is already committed.
 
-    ``plan`` is None in streams. ``batch_id`` is the id of a stream's micro-batch. If any task has a
-    transaction, the record ``report`` is committed together with the rows. If the write ends a
-    failed ``transaction`` block, the transactions are aborted, and the result is ``Commit.EMPTY``.
-    Raises CommitError for messages that can't belong to this batch, and the errors of
-    ``Committer.commit``.
+    ``plan`` is None in streams. ``batch_id`` is the id of a stream's micro-batch. ``report`` is the
+    record of the batch's report. If any task has a transaction, this record is committed together
+    with the rows. If the write ends a failed ``transaction`` block, the transactions are aborted,
+    and the result is ``Commit.EMPTY``. Raises CommitError for messages that can't belong to this
+    batch, and the errors of ``Committer.commit``.
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 

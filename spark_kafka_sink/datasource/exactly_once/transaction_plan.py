@@ -176,8 +176,8 @@ class TransactionPlan:
 
     def _refuse_forgotten_version(self, number: int) -> None:
         """Raises CommitError if the txnVersion is so old that the commit log no longer has this
-        version's number of rows and bytes. The sink could not find out whether the version was
-        written with the same rows.
+        version's number of rows and bytes. The sink could not find out whether this job has the
+        rows that were written with the version.
 
         A micro-batch is never that old, because the log refuses each micro-batch before the last
         one.
@@ -227,8 +227,8 @@ class TransactionPlan:
 
 
 def check_run(key: str, run: str, state: CommitState) -> None:
-    """Raises an error if the run ``run`` can't commit any more, according to the state of its key
-    in the commit log.
+    """Raises an error if a run can't commit any more, according to the state of its key in the
+    commit log. ``run`` is the id of this run.
 
     * CommitError: the state shows that no other run has taken over the key, so the run was aborted.
     * SupersededError: the state does not show whether another run has taken over the key, or the

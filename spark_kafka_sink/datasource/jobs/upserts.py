@@ -117,8 +117,8 @@ def upserts(
 
 
 def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
-    """The column ``field``, with ``keys`` in its metadata if planning needs them. Planning compares
-    these keys with the option keyColumns.
+    """Returns the column that ``field`` describes. If planning needs the keys, the metadata of the
+    result has ``keys``. Planning compares these keys with the option keyColumns.
 
     The keys are added to the column with the change type, and to the key columns. In a feed of
     Debezium, the keys are not added to the key columns, but to the struct that contains the row. A

@@ -1,7 +1,7 @@
 """Makes a DataFrame's session active for a write or a read, so that Spark finds the format in every
 thread.
 
-Spark looks a Python data source up in the active session of the thread, not in the session of the
+Spark looks up a Python data source in the active session of the thread, not in the session of the
 DataFrame. A new thread, a thread of a pool, an ``InheritableThread`` and a notebook's worker have
 no active session. In such a thread, Spark raises DATA_SOURCE_NOT_FOUND, although the source is
 registered. Spark's own formats are classes of the JVM, so they are found in every thread. So the

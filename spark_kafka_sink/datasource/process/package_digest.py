@@ -49,8 +49,8 @@ def digest_as_built(root: Path, record: Path) -> str | None:
     RECORD file. Returns None if the package was not installed from a wheel, or if files in the
     directory ``root`` may have changed since the installation.
 
-    A file may have changed if its ctime or mtime is later than that of RECORD, or if its size
-    differs from the wheel's. The ctime of a file can't be set back.
+    A file may have changed if its ctime or mtime is later than RECORD's, or if its size differs
+    from its size in the wheel. The ctime of a file can't be set back.
     """
     try:
         was = json.loads((root / BUILT).read_bytes())

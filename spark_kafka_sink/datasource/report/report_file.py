@@ -23,9 +23,9 @@ from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 
 def check_report_path(path: str) -> None:
-    """Raises ConfigError if ``path`` is not a file or a directory, or if the operator's allow list
-    does not permit the path. Called before a row is written. A missing directory is not an error
-    here (see :func:`lacks`).
+    """Raises ConfigError if ``path`` is neither a file nor a directory, or if the operator's allow
+    list does not permit the path. Called before a row is written. A missing directory is not an
+    error here (see :func:`lacks`).
     """
     allow_lists.check_report_path(path)
     try:

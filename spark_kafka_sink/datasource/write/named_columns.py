@@ -83,8 +83,8 @@ def composed_columns(
 
 
 def header_columns(schema: StructType, names: tuple[str, ...]) -> tuple[NamedColumn, ...]:
-    """Finds the columns that ``headersColumns`` names. Raises SchemaError for a missing column, and
-    for a column that is neither a string nor binary.
+    """Finds the columns of the option ``headersColumns``. Raises SchemaError for a missing column,
+    and for a column that is neither a string nor binary.
     """
     option = "headersColumns"
     columns = tuple(_find(schema, name, option) for name in names)

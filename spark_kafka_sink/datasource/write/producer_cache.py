@@ -18,8 +18,8 @@ minute, so no timer is needed here. Rules:
 **client.id.** If the user does not set client.id, it is ``spark-kafka-sink-<application id>`` for
 all tasks of an application (:func:`effective_config`). So broker quotas, metrics and request logs
 show the application. The client.id is a part of the config, and the config is the key. If the
-client.id contained the query or the partition, each task would have another key, and no task would
-find a warm producer.
+client.id contained the query or the partition, each task would have a different key, and no task
+would find a warm producer.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ def _id_of(config: ProducerConfig) -> TransactionalId | None:
 
 
 def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
-    """Whether a kept producer with the id ``other`` will not be used again, because a task takes
-    the id ``wanted``. That is so if both ids are equal, or if they belong to different runs of the
-    same key of the commit log, or to different generations of that key. (The first batch of a run
-    has the generation of the run before it.)
+    """Whether a kept producer is useless from now on, because a task takes the id ``wanted``.
+    ``other`` is the id of the kept producer. The producer is useless if both ids are equal, or if
+    they belong to different runs or different generations of one key of the commit log. (The first
+    batch of a run has the generation of the run before it.)
     """
     if other is None or other.key != wanted.key:
         return False

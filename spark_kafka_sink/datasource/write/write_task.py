@@ -65,8 +65,8 @@ class ProducerSource(Protocol):
     """
 
     def begin(self) -> None:
-        """Called when the task begins to wait for its first rows. May send a request for which
-        :meth:`acquire` would have to wait.
+        """Called when the task begins to wait for its first rows. May already send a request whose
+        response :meth:`acquire` needs.
         """
         ...
 
@@ -127,9 +127,9 @@ class TransactionTime:
     def check_rate(
         self, open_ms: int, rows: int, needed_ms: int, rate: str, partition: int
     ) -> None:
-        """Raises DeliveryError if the transaction has less time left than the next ``rows`` rows
-        need at the rate limit (``needed_ms``). Call this method before you wait for the rate limit,
-        so that the attempt fails early.
+        """Raises DeliveryError if the transaction has less time left than ``needed_ms``, the time
+        that the next rows need at the rate limit. ``rows`` is the number of these rows. Call this
+        method before you wait for the rate limit, so that the attempt fails early.
         """
         left_ms = self.timeout_ms - self.margin_ms - open_ms
         if needed_ms <= left_ms:
