@@ -1,11 +1,12 @@
 """Runs a real Apache Kafka (KRaft, one or three nodes) on this machine, without Docker, for the
 demo and for tests.
 
-A local Kafka needs Python and a JVM of version 17 or newer. At its first use on a machine, PySpark
-or Maven fetches the jars of the server. The package imports only the standard library. There are
-two exceptions: a secure cluster needs ``cryptography``, and ``pytest_plugin`` needs pytest. Only
-the package ``demo`` imports this package. ``python -m spark_kafka_sink.local_kafka`` runs a Kafka
-in the foreground. With ``--secure``, this Kafka has TLS, SASL and ACLs.
+A local Kafka needs Python and a JVM of version 17 or newer. PySpark or Maven fetches the jars of
+the server when a local Kafka is first used on a machine. The package imports only the standard
+library. There are two exceptions: a secure cluster needs ``cryptography``, and ``pytest_plugin``
+needs pytest. Only the package ``demo`` imports this package. ``python -m
+spark_kafka_sink.local_kafka`` runs a Kafka in the foreground. With ``--secure``, this Kafka has
+TLS, SASL and ACLs.
 
 ``cluster`` and ``node`` start and stop brokers. They use ``ports``, ``probe``,
 ``broker_process_group`` and ``parent_watchdog``. ``server_properties`` creates the configuration of

@@ -25,8 +25,8 @@ def new_kafka_cluster() -> Callable[[], KafkaCluster]:
     """A function that creates the cluster for the tests. By default, the cluster has one node, and
     creates a topic when a producer first writes to this topic.
 
-    For another cluster, override this fixture in ``conftest.py`` with the scope ``session``. For
-    example, return ``lambda: KafkaCluster(3)``.
+    For a different cluster, override this fixture in ``conftest.py`` with the scope ``session``.
+    For example, return ``lambda: KafkaCluster(3)``.
     """
     return lambda: KafkaCluster(overrides={"auto.create.topics.enable": "true"})
 

@@ -127,8 +127,8 @@ class _Failure:
 
 @dataclass(slots=True)
 class _Cached(Generic[T]):
-    """The cached credential of a broker (or of all brokers), or the failure of the last fetch.
-    Times are monotonic milliseconds.
+    """The cache entry for one broker, or for all brokers: the credential, and the failure of the
+    last fetch if that fetch failed. Times are monotonic milliseconds.
     """
 
     #: The time at which the running fetch began. None if no fetch is running.

@@ -301,8 +301,8 @@ class Metadata:
 
     def no_broker_answered(self, within_ms: int, what: str) -> KafkaTimeoutError:
         """Creates the error for the case that no broker has responded within ``within_ms``. The
-        error's text has the addresses with their failures. It also has ``what``, which describes
-        the thing for which the caller has waited.
+        error's text has the addresses with their failures, and ``what``: a text about the thing
+        that the caller has waited for.
         """
         return KafkaTimeoutError(
             f"no broker answered within {within_ms} ms; {self.addresses_tried()} ({what})",

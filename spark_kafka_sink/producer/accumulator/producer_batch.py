@@ -107,7 +107,7 @@ class BatchRecords(Protocol):
         ...
 
     def split(self, halves: Sequence[ProducerBatch]) -> None:
-        """Moves the records to the two batches ``halves``, because their batch was split."""
+        """Moves the records to the two batches in ``halves``, because their batch was split."""
         ...
 
 
@@ -247,8 +247,8 @@ class ProducerBatch:
     def append(
         self, chunk: Buffer, record_count: int, max_timestamp: int, size: int | None = None
     ) -> None:
-        """Appends the encoded records ``chunk`` to the batch, which must be OPEN. ``size`` is the
-        size of ``chunk`` in bytes. If ``size`` is None, the method computes the size.
+        """Appends the encoded records in ``chunk`` to the batch, which must be OPEN. ``size`` is
+        the size of ``chunk`` in bytes. If ``size`` is None, the method computes the size.
         """
         if self.state is not BatchState.OPEN:
             raise self._refuse()

@@ -232,7 +232,7 @@ class IncompleteBatches:
         return first
 
     def replace(self, batch: ProducerBatch, split_batches: Sequence[ProducerBatch]) -> None:
-        """Replaces ``batch``, which was split, by the batches ``split_batches``. A flush that
+        """Replaces ``batch``, which was split, by the batches in ``split_batches``. A flush that
         waited for ``batch`` now waits for the new batches.
         """
         if batch.generation in self._batches:
@@ -470,7 +470,7 @@ class RecordAccumulator:
 
     def close(self, *, forced: bool = False) -> None:
         """Closes the accumulator: new records are rejected, and all queued batches can be sent
-        before they are full. ``forced`` tells the network thread to end without sending them.
+        before they are full. If ``forced`` is True, the network thread ends without sending them.
 
         The method takes the lock. So if another thread is appending to a batch, the method first
         waits for the end of this append. The sender then finds the batch, and sends it too.

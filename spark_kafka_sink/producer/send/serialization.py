@@ -198,8 +198,8 @@ def serializer(given: object, option: str) -> Serializer:
     a serializer object, a class, a short name such as ``int``, a class name of Java, or an import
     path. None and an empty text mean :class:`BytesSerializer`.
 
-    Raises ConfigError with the option's name ``option`` for other values, and if the constructor of
-    a class raises an exception.
+    Raises ConfigError for other values, and if the constructor of a class raises an exception. The
+    error names the option, with the name in ``option``.
     """
     if given is None or given == "":
         return BytesSerializer()
@@ -233,8 +233,8 @@ def serialize(
     """Converts ``data`` to bytes. ``by`` is the serializer. Returns None if ``data`` is None.
 
     Raises SerializationError if ``by`` rejects ``data`` (TypeError or UnicodeEncodeError), or
-    returns something other than bytes. The message has the option's name ``option``, but never the
-    content of ``data``. Other exceptions of the serializer are raised unchanged.
+    returns something other than bytes. The message names the option, with the name in ``option``,
+    but never has the content of ``data``. Other exceptions of the serializer are raised unchanged.
     """
     if data is None:
         return None
