@@ -57,8 +57,8 @@ def txn_offset_commit(
     group_id: str,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> TxnOffsetCommitRequest:
-    """Creates the TxnOffsetCommit request, which adds the ``offsets`` of a consumer group to the
-    open transaction ``to``.
+    """Creates the TxnOffsetCommit request, which adds the ``offsets`` of a consumer group to an
+    open transaction. ``to`` identifies this transaction.
 
     Versions below 2 (brokers before 2.1) are sent without leader epochs.
     """

@@ -47,8 +47,8 @@ _NO_RECORDS: Final = memoryview(b"")
 
 
 class OffsetSpec(IntEnum):
-    """The offset for which a ListOffsets request asks. In the request, a special timestamp selects
-    this offset. The value of a member is this timestamp.
+    """The offset that a ListOffsets request selects: the first offset of a partition, or its end.
+    The value of a member is the special timestamp that selects this offset in the request.
     """
 
     LATEST = -1

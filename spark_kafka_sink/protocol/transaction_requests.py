@@ -1,9 +1,9 @@
 """Creates the requests about transactions. A task's producer, the driver or an operator's command
 sends these requests.
 
-This module fills the fields of the requests. It limits the versions of a request that must not use
-all versions of ``protocol/messages/``. ``producer/transaction/`` and
-``admin/transaction_client.py`` send the requests.
+This module fills the fields of the requests. For some requests, only a part of the versions in
+``protocol/messages/`` is allowed: this module limits the versions of these requests.
+``producer/transaction/`` and ``admin/transaction_client.py`` send the requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Converts the Arrow record batches that a caller passes to ``send_batch`` to columns of records.
+"""Converts Arrow record batches, the arguments of ``send_batch``, to columns of records.
 
 The name of a column determines whether it is the key, the value and so on. The rules and the error
 messages are the same as for a DataFrame (``datasource/write/schema.py``). This module belongs to

@@ -57,7 +57,7 @@ class BatchJoiner:
 
         If a batch has fewer than ``size.wanted_rows`` rows, the next batches are joined to it.
         Another batch is requested from the iterable only within 100 ms (:data:`HOLD_MS`) after the
-        call. A batch with another schema is not joined. The joined batch has at most
+        call. A batch with a different schema is not joined. The joined batch has at most
         ``size.max_rows`` rows and ``size.max_bytes`` bytes.
 
         If the iterable raises an exception, the calls first return all batches from before the

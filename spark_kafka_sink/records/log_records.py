@@ -379,8 +379,8 @@ class _Walk:
         return self._before + self._at
 
     def _more(self) -> bool:
-        """True if the batch has another byte. If the current chunk is at its end, decompresses the
-        next chunk.
+        """True if the batch has a further byte. If the current chunk is at its end, decompresses
+        the next chunk.
         """
         while self._at == len(self._chunk):
             following = next(self._chunks, None)

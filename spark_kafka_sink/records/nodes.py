@@ -92,7 +92,7 @@ class Decimals:
 @dataclass(frozen=True, slots=True)
 class Symbols:
     """Encodes a string as the number of an enum's symbol: ``symbols[i]`` becomes ``numbers[i]``. A
-    row with another string is refused.
+    row with any other string is refused.
     """
 
     symbols: tuple[str, ...]

@@ -49,14 +49,14 @@ _SEQUENCES = 2**31
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """The sequence number that follows ``sequence`` after ``by`` records. After 2147483647 comes 0,
-    as in Java's DefaultRecordBatch.
+    """Returns the sequence number that follows ``sequence`` after a number of records. ``by`` is
+    this number. After 2147483647 comes 0, as in Java's DefaultRecordBatch.
     """
     return (sequence + by) % _SEQUENCES
 
 
 def sequence_before(one: int, other: int) -> bool:
-    """True if the sequence number ``one`` comes before ``other``.
+    """True if ``one`` comes before ``other`` in the order of sequence numbers.
 
     After 2147483647 comes 0. So the result is right only for numbers that are near to each other.
     The sequence numbers of batches that are in flight at the same time are near to each other.

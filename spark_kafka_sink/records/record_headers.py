@@ -29,12 +29,12 @@ from spark_kafka_sink.records.varint import Int64s, Packed, pack, unsigned_sizes
 def encode_headers(
     column: pa.Array, key: pa.Array, value: pa.Array, unsendable: Mask | None = None
 ) -> pa.Array:
-    """Encodes the headers of every row of ``column``, a (large) list or map array. Returns a
+    """Encodes the headers of every row of ``column``, a list, large_list or map array. Returns a
     large_binary array with the headers section of each row.
 
     ``key`` and ``value`` are the keys and values in ``column.values``, as binary arrays. A row with
-    a null list has no headers. The order of the headers and duplicate headers are kept. A value can
-    be null. Headers in the mask ``unsendable`` are left out.
+    a null list has no headers. Duplicate headers are kept, and so is the order of the headers. A
+    value can be null. Headers in the mask ``unsendable`` are left out.
     """
     starts, counts = _ranges(column)
     if unsendable is not None:

@@ -46,8 +46,8 @@ class Refusal(NamedTuple):
 
 
 class Payloads(NamedTuple):
-    """The key or value of each row, as a (large) binary array. The entry of a row in ``refusals``
-    has no meaning.
+    """The key or value of each row, as a binary or large_binary array. The entry of a row in
+    ``refusals`` has no meaning.
     """
 
     array: pa.Array

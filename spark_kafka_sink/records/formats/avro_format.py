@@ -251,8 +251,9 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
 def _decimal(declared: Mapping[str, Any], size: int | None) -> nodes.Decimal | None:
     """Reads the logical type decimal from ``declared``. None if the declaration is invalid.
 
-    ``size`` is the size of a fixed type, or None for another type. The precision must be a positive
-    integer that fits into ``size`` bytes. The scale must be an integer from 0 to the precision.
+    ``size`` is the size of a fixed type, or None for any other type. The precision must be a
+    positive integer that fits into ``size`` bytes. The scale must be an integer from 0 to the
+    precision.
     """
     precision, scale = declared.get("precision"), declared.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not precision:

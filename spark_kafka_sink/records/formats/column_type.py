@@ -1,8 +1,8 @@
 """The types of columns, as the payload formats need them: without Spark's and Arrow's classes.
 
 :class:`ColumnKind` is the table with the type that each kind of column gets in a derived schema.
-``make docs`` generates the table in docs/formats.md from this module. A schema that the user gives
-can have another type for a column. Each format knows these other types.
+``make docs`` generates the table in docs/formats.md from this module. A user's own schema can have
+a different type for a column. Each format has a list of these further types.
 ``datasource/schemas/column_types.py`` creates column types from Spark's types.
 """
 

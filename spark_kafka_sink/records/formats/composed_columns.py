@@ -110,9 +110,9 @@ def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
 
 
 def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
-    """Sets the values of the rows in the mask ``gone`` to null, and removes these rows from the
-    refusals. Each such row becomes a tombstone. A deleted row often has values only for its key, so
-    it need not fit the schema.
+    """Makes some rows tombstones: sets their values to null, and removes these rows from the
+    refusals. ``gone`` is the mask of these rows. A deleted row often has values only for its key,
+    so it need not fit the schema.
     """
     refusals = [one._replace(rows=one.rows & ~gone) for one in made.refusals]
     array = pc.if_else(bools(gone), None, made.array)
@@ -268,8 +268,8 @@ def _json(part: ComposedColumns, columns: Sequence[pa.Array], rows: int) -> pa.A
 def _with_json(
     payloads: pa.Array, batch: pa.RecordBatch, part: ComposedColumns, rows: pa.BooleanArray
 ) -> pa.Array:
-    """Replaces the keys or values of the rows in the mask ``rows`` by JSON of the rows' columns. If
-    a column's type can't be encoded as JSON, these keys or values become empty.
+    """Replaces the keys or values of some rows by JSON of the rows' columns. ``rows`` is the mask
+    of these rows. If a column's type can't be encoded as JSON, these keys or values become empty.
     """
     columns = [without_views(batch.column(one.index)).filter(rows) for one in part.columns]
     try:

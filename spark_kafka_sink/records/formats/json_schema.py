@@ -48,7 +48,7 @@ class _Part(NamedTuple):
     document: Mapping[str, Any]
 
     def inner(self, json: _Json) -> _Part:
-        """The part ``json`` of the same document."""
+        """Returns ``json`` as a part of this part's document."""
         return _Part(json, self.document)
 
 

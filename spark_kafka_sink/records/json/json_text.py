@@ -56,7 +56,7 @@ NULL_IS_WRITTEN: Final = {b"kprod.null": b"written"}
 
 @dataclass(frozen=True, slots=True)
 class JsonColumn:
-    """The JSON of each value of a column, as a (large) binary array. Nulls stay null.
+    """The JSON of each value of a column, as a binary or large_binary array. Nulls stay null.
 
     If ``in_quotes`` is true, the JSON values are strings, and ``texts`` has them without their
     quotes.
@@ -77,8 +77,8 @@ def json_objects(
     null in this row. If the option ``ignore_null_fields`` in ``how`` is false, the object also has
     the null fields.
 
-    Returns a (large) binary array without nulls. ``units`` has the units of the intervals in each
-    column.
+    Returns a binary or large_binary array without nulls. ``units`` has the units of the intervals
+    in each column.
     """
     units = units or [None] * len(columns)
     fields = [_json(column, how, of) for column, of in zip(columns, units, strict=True)]
@@ -88,8 +88,8 @@ def json_objects(
 def json_value(
     column: pa.Array, how: JsonOptions = AS_TO_JSON, units: IntervalUnits = None
 ) -> pa.Array:
-    """Encodes each value of ``column`` as JSON. Returns a (large) binary array. Nulls stay null.
-    ``units`` are the units of the intervals in the column.
+    """Encodes each value of ``column`` as JSON. Returns a binary or large_binary array. Nulls stay
+    null. ``units`` are the units of the intervals in the column.
     """
     made = _json(column, how, units)
     if not made.in_quotes:
@@ -117,7 +117,8 @@ def not_utf8(column: pa.Array) -> Mask:
 
 
 def text_of(column: pa.Array) -> pa.Array:
-    """Converts each value of a column to plain text, as (large) binary. Nulls stay null.
+    """Converts each value of a column to plain text. Returns a binary or large_binary array. Nulls
+    stay null.
 
     Strings and bytes are unchanged. Numbers, booleans and dates become the text of Spark's cast to
     string.

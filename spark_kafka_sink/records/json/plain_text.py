@@ -21,8 +21,8 @@ _types = pa.types
 
 
 def plain_binary(column: pa.Array) -> pa.Array:
-    """Converts an array of strings or bytes to (large) binary. The array is allowed to have a
-    dictionary, to have views, or to consist only of nulls.
+    """Converts an array of strings or bytes to binary or large_binary. The array is allowed to have
+    a dictionary, to have views, or to consist only of nulls.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -41,10 +41,10 @@ def internal_text(column: pa.Array) -> pa.Array:
     """Converts each value to the text that ``to_json`` writes for it as the key of a map. This is
     the text of Spark's internal form of the value.
 
-    Returns (large) binary with nulls. A date becomes the number of days since 1970, a timestamp or
-    an interval its microseconds, and a time its nanoseconds. A struct or an array becomes a text
-    such as ``[1,x,null]``. Bytes become Base64. This is a difference to ``to_json``, which writes a
-    different text for the same bytes in each run.
+    Returns a binary or large_binary array. Nulls stay null. A date becomes the number of days since
+    1970, a timestamp or an interval its microseconds, and a time its nanoseconds. A struct or an
+    array becomes a text such as ``[1,x,null]``. Bytes become Base64. This is a difference to
+    ``to_json``, which writes a different text for the same bytes in each run.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()

@@ -1,8 +1,8 @@
 """Computes the CRC-32 (as in zlib) of each key in a column. librdkafka's default partitioner uses
 this hash.
 
-The checksum of record batches is another function, CRC-32C. ``partitioners`` decides for which rows
-the key is hashed.
+The checksum of record batches is a different function, CRC-32C. ``partitioners`` decides for which
+rows the key is hashed.
 """
 
 from __future__ import annotations

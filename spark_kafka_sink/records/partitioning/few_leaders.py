@@ -72,8 +72,8 @@ class FewLeaders:
         slow: AbstractSet[int],
         is_near: Callable[[int], bool] | None = None,
     ) -> Candidates:
-        """Returns the partitions in ``available`` that the leaders of this task lead, and the
-        weights of these partitions. The weights are None if all are equal.
+        """Returns the partitions in ``available`` whose leaders are the chosen leaders of this
+        task, and the weights of these partitions. The weights are None if all are equal.
 
         If ``is_near`` is given, only leaders for which ``is_near(node)`` is true are used (the
         leaders in the client's rack), unless there is none. Of these leaders, the leaders in

@@ -6,10 +6,11 @@ same rules are used for columns (``partitioners``) and for single records
 It does not choose a partition, because only the caller knows the number of partitions and their
 leaders.
 
-A name of a librdkafka partitioner means the same as in librdkafka (``rdkafka_msg.c``).
-``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty key. All others distribute
-null keys by load. ``consistent_random`` also distributes empty keys by load, and ``random`` chooses
-a random partition for each key that is not null, even if it is empty. All others hash an empty key.
+A name of a librdkafka partitioner means the same as in librdkafka (``rdkafka_msg.c``). Null keys:
+``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty key, and all other
+partitioners distribute null keys by load. Empty keys: ``consistent_random`` distributes empty keys
+by load, ``random`` chooses a random partition for them as for any key that is not null, and all
+other partitioners hash an empty key.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ class KeyRule:
         """The mask of the rows with a null or empty key for which the method is
         :attr:`Choice.STICKY`. None if no row can have this method.
 
-        Rows with another key are never in the mask. If :attr:`other` is STICKY, the caller does not
-        call this method, because all rows are sticky.
+        Rows with a key that is neither null nor empty are never in the mask. If :attr:`other` is
+        STICKY, the caller does not call this method, because all rows are sticky.
         """
         if self.null is not Choice.STICKY:
             return None

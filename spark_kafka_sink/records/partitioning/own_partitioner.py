@@ -72,7 +72,7 @@ class OwnPartitioner:
         self, columns: RecordColumns, views: Mapping[str, TopicView], open_room: object
     ) -> Int32s:
         """Implements ``partitioners.Partitioner.assign``. Also raises DataError if the user's
-        method raises an exception, or returns anything but one valid partition for each row.
+        method raises an exception, or does not return exactly one valid partition for each row.
         """
         del open_room
         given = explicit(columns, views)

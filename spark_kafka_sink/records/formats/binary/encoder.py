@@ -55,7 +55,7 @@ _YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SEC
 
 
 def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
-    """Encodes each row of ``column`` with the encoding ``value``. If ``column`` is null in a row,
+    """Encodes each row of ``column``. ``value`` is the encoding. If ``column`` is null in a row,
     the result is null in this row. The result also has the rows that can't be encoded, with the
     reasons.
 
