@@ -36,7 +36,8 @@ class InSync(NamedTuple):
 def in_sync_of(
     admin: AdminClient, topic: TopicMetadata, settings: Mapping[str, str | None]
 ) -> Sequence[InSync]:
-    """The in-sync replicas of each partition of ``topic``, and the number that a write needs.
+    """The number of in-sync replicas of each partition of ``topic``, and the number that a write
+    needs.
 
     ``settings`` are the topic's configs. They are empty if the principal may not read them. Then
     one in-sync replica is assumed to be enough.

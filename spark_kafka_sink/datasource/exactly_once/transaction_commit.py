@@ -128,9 +128,9 @@ def abort(
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
-    """The number and the size of the rows of all tasks, with the topic and the number of dead
-    letters. If the batch is already committed, these are the rows that the tasks have skipped. None
-    if a task did not count its rows.
+    """The number and the size of the rows of all tasks. The result also has the number of dead
+    letters, and their topic: ``topic``. If the batch is already committed, these are the rows that
+    the tasks have skipped. None if a task did not count its rows.
     """
     payloads = [p for m in messages if (p := _transaction(m).payload) is not None]
     if len(payloads) < len(messages):

@@ -64,8 +64,8 @@ _BATCH_BYTES: Final = 16_384
 
 
 def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
-    """Returns ``df`` in at most ``tasks`` Spark partitions that each write to few brokers.
-    ``by_leader`` needs one shuffle.
+    """Returns ``df`` with its rows in other Spark partitions, each of which writes to few brokers.
+    ``tasks`` is the maximum number of Spark partitions. ``by_leader`` needs one shuffle.
 
         options = {"topic": "orders", "kafka.bootstrap.servers": "host:9092", "keyColumns": "id"}
         by_leader(df, tasks=200, **options).write.format("kprod").options(**options).save()

@@ -2,7 +2,7 @@
 
 :class:`ColumnKind` is the table with the type that each kind of column gets in a derived schema.
 ``make docs`` generates the table in docs/formats.md from this module. A user's own schema can have
-a different type for a column. Each format has a list of these further types.
+a different type for a column. The file of each format handles these types.
 ``datasource/schemas/column_types.py`` creates column types from Spark's types.
 """
 
