@@ -34,7 +34,6 @@ from spark_kafka_sink.admin.transaction_client import TransactionClient
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import (
     AuthorizationError,
-    CommitError,
     CommitLogError,
     ConfigError,
     ErrorCode,
@@ -59,7 +58,9 @@ from spark_kafka_sink.transactions.operations.inspection import (
     OpenTransaction,
 )
 from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
-from spark_kafka_sink.transactions.steps import EndByHand, Forget, Reset, Resolve
+from spark_kafka_sink.transactions.result_errors import error_of
+from spark_kafka_sink.transactions.results import Changed, Commit, Refuse
+from spark_kafka_sink.transactions.steps import EndByHand, Forget, Reset, Resolve, RollForward
 from spark_kafka_sink.transactions.table import DECIDED, OWNED, kept_by_hand, left_by_hand
 from spark_kafka_sink.transactions.transactional_ids import (
     TransactionalId,
@@ -238,13 +239,14 @@ class Operator:
         ``decision``, a write confirms this state.
         """
 
-        def check(state: CommitState) -> None:
-            if not state.has_done(decision):
-                raise CommitError(f"'{key}' has not the batch")  # (makes the table confirm it)
+        def refusal(state: CommitState) -> Refuse | None:
+            is_there = state.has_done(decision)
+            return None if is_there else Refuse(Commit.NOT_VISIBLE, Changed(is_tried=False))
 
-        with suppress(CommitError):
-            return self._committer.roll_forward(key, check, only_lost=True)
-        return self._committer.roll_forward(key, only_lost=True)
+        view = self._committer.ended(RollForward(key, refusal, only_lost=True))
+        if view.refused is None or isinstance(view.refused.reason, Changed):
+            return view.state
+        raise error_of(key, view.refused)
 
     def _outcomes(self, key: str, decision: Decision) -> Mapping[Outcome, int]:
         """Counts the transactions of the decided batch by outcome. Waits until the coordinators
