@@ -65,7 +65,13 @@ LogTopic = Annotated[
 Timeout = Annotated[
     float,
     typer.Option(
-        "--timeout", metavar="SECONDS", min=0.1, max=86_400, help="The time limit of each step."
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        max=86_400,
+        help="The time limit of each request to the brokers, with its repetitions, and of each "
+        "wait for transactions. A command sends several requests, so it can take longer. --within "
+        "limits the whole command.",
     ),
 ]
 Within = Annotated[
@@ -88,9 +94,9 @@ Yes = Annotated[bool, flag("--yes", "-y", help="Make the change without a confir
 @dataclass(frozen=True, slots=True)
 class Where:
     """The Kafka cluster of a command, from the options on the command line. ``timeout_s`` is the
-    time limit of each step, in seconds. ``log_topic`` is the value of ``--log-topic``, the topic of
-    the commit log. If ``log_topic`` is None, the config file names this topic, or the default topic
-    is used.
+    time limit of each request with its repetitions, and of each wait, in seconds. ``log_topic`` is
+    the value of ``--log-topic``, the topic of the commit log. If ``log_topic`` is None, the config
+    file names this topic, or the default topic is used.
     """
 
     bootstrap_servers: str | None

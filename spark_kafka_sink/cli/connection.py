@@ -65,7 +65,7 @@ def connected(
     with one_line_errors():
         config, log_topic = settings_of(cluster, writes=False)
         check()
-        # One limit for every step, whatever options of a producer the file has.
+        # One limit for every request and wait, whatever options of a producer the file has.
         limit_ms = int(cluster.timeout_s * 1000)
         producer = replace(config.producer, max_block_ms=limit_ms, delivery_timeout_ms=limit_ms)
         with TransactionClient(impatient(producer)) as client:

@@ -40,8 +40,18 @@ def test_kafkas_own_spelling_of_the_address_is_taken(name: str) -> None:
     assert "KP0105" in done.stderr
 
 
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_the_help_of_timeout_says_what_it_limits(words: tuple[str, ...]) -> None:
+    """It said "each step", and a row of ``check``, the table of steps, makes several requests."""
+    found = [one for one in COMMANDS[words].params if "--timeout" in one.opts]
+    for help_ in (str(getattr(option, "help", "")) for option in found):
+        assert "step" not in help_
+        assert "each request" in help_
+        assert "--within" in help_
+
+
 def test_a_command_ends_within_the_limit_of_the_whole() -> None:
-    """The broker takes connections and never answers; the limit of a step is far away."""
+    """The broker takes connections and never answers; the limit of a request is far away."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         begun = time.monotonic()

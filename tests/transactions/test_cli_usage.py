@@ -53,8 +53,10 @@ def test_an_unreachable_cluster_is_one_line() -> None:
     assert run.stderr.endswith("see kprod explain KP0301)\n")
 
 
-def test_an_unreachable_cluster_fails_long_before_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """--timeout is for steps that get answers; a wait says for what."""
+def test_an_unreachable_cluster_fails_long_before_the_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """--timeout is for brokers that are slow; a wait says for what."""
     assert connection._MOST_TO_CONNECT <= 15
     monkeypatch.setattr(connection, "_MOST_TO_CONNECT", 0.5)
     monkeypatch.setattr(connection, "_NOTICE_AFTER_S", 0.01)

@@ -66,8 +66,8 @@ def check(
     driver, and may be unable to reach the brokers. So with Connect nothing is checked in the
     client, and one of the tasks runs every step.
 
-    ``timeout_s`` is the time limit of each step. Raises ConfigError for options that a write would
-    refuse. If the job can't run, the result contains a failed step.
+    ``timeout_s`` is the time limit of each request to the brokers. Raises ConfigError for options
+    that a write would refuse. If the job can't run, the result contains a failed step.
     """
     config, timeout_ms = parse_sink_config(options), int(timeout_s * 1000)
     remote = type(spark).__module__.startswith("pyspark.sql.connect")
