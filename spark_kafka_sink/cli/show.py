@@ -98,6 +98,7 @@ def state_json(key: str, state: CommitState) -> Json:
         "batch": None if state.decision is None else state.decision.number,
         "lastDone": None if state.last_done == NOTHING_DONE else state.last_done,
         "generation": state.generation,
+        "takeOver": list(state.take_over) if any(state.take_over) else None,
         "runId": state.run_id,
         "queryId": state.query_id or None,
         "superseded": list(state.superseded),
@@ -289,6 +290,8 @@ def show_report(report: KeyReport) -> None:
         ("owner (run)", state.run_id),
         ("generation", str(state.generation)),
     ]
+    if any(state.take_over):
+        facts.append(("last take-over", "generation {} to {}".format(*state.take_over)))
     if state.query_id:
         facts.append(("query", state.query_id))
     if state.superseded:

@@ -19,7 +19,14 @@ from spark_kafka_sink.cli import connection
 from spark_kafka_sink.cli.app import app
 from spark_kafka_sink.cli.arguments import Where
 from spark_kafka_sink.cli.connection import settings_of
-from spark_kafka_sink.cli.show import age, phase_of, show_open, show_overview, show_report
+from spark_kafka_sink.cli.show import (
+    age,
+    phase_of,
+    report_json,
+    show_open,
+    show_overview,
+    show_report,
+)
 from spark_kafka_sink.cli.txn import txn_commands
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, Standing
@@ -165,6 +172,22 @@ def test_a_name_from_the_log_does_nothing_to_a_terminal(capsys: pytest.CaptureFi
     assert "\\x1b[2J[red]run" in shown
     assert "\\x07" in shown
     assert "r[/]" in shown
+
+
+def test_the_generations_of_the_last_take_over_are_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A batch of the owner that was planned between them is superseded."""
+    state = CommitState().taken_over("run-1", "q", 6)
+    for one, told in ((state, [0, 6]), (state.taken_over("run-2", "q", 1), [6, 7])):
+        assert report_json(KeyReport("key", one))["takeOver"] == told
+        show_report(KeyReport("key", one))
+        assert re.search(
+            rf"last take-over +│ generation {told[0]} to {told[1]} ", capsys.readouterr().out
+        )
+    assert report_json(KeyReport("key", CommitState()))["takeOver"] is None
+    show_report(KeyReport("key", CommitState()))
+    assert "take-over" not in capsys.readouterr().out
 
 
 def test_a_broker_that_gave_no_answer_is_named(capsys: pytest.CaptureFixture[str]) -> None:
