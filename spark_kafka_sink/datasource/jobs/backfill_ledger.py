@@ -121,7 +121,8 @@ class Progress:
       owner increments ``beat`` while it runs.
     - ``plan`` is the digest of the recorded plan. It is empty before the plan is recorded.
     - All positions before ``at`` are written. ``step`` is the recorded next step, or None.
-    - ``version`` is the newest txnVersion of a step, and -1 before the first step.
+    - ``version`` is the newest txnVersion that is known: of a step, or of an earlier use of the
+      name as a txnAppId. It is -1 if there is none.
     - ``steps`` is the number of written steps that had rows. ``rows`` and ``bytes`` (of keys and
       values) are their sums. ``ms`` is the time in milliseconds that the written steps took. If a
       call was killed, its last step may be missing in these numbers.
@@ -256,15 +257,26 @@ class Ledger:
         """Records the plan, and records the plan's digest in the progress. Raises IllegalStateError
         if a plan is already recorded.
 
+        Before that, :meth:`fence` takes over the key of the rows. An operator may have removed the
+        records while an earlier call of this name was still running. Without the takeover, that
+        call could commit its step later, under the version of a step of this backfill. The step of
+        this backfill would then count as written.
+
         This method opens the plan's key, then checks the owner, then writes the plan. If another
         caller takes over after the check, the other caller also opens the key before it writes its
         plan. This fences the first caller, so the first caller's write fails.
         """
 
-        def owned(_: str | None) -> str:
+        def check() -> None:
             if self._owned(caller, lambda progress: progress).plan:
                 raise IllegalStateError(f"the backfill '{self._name}' has a plan already")
+
+        def owned(_: str | None) -> str:
+            check()
             return plan.encode()
+
+        check()
+        self.fence(caller)
 
         self._write(_PLAN, owned)
         return self._owned(caller, lambda progress: replace(progress, plan=plan.digest))
@@ -322,7 +334,8 @@ class Ledger:
 
     def fence(self, caller: Caller) -> Settled:
         """Finds out finally whether the recorded step is written. Records the result in the
-        progress, and removes the step from the progress.
+        progress, and removes the step from the progress. If no step is recorded, only the takeover
+        below has an effect.
 
         For this, the method takes over the key under which the rows of all steps are committed. If
         an earlier run has decided to commit the step, this decision is first carried out. After the
@@ -358,6 +371,7 @@ class Ledger:
         def settled(progress: Progress) -> Progress:
             nonlocal payload
             step = progress.step
+            progress = replace(progress, version=max(progress.version, state.last_done))
             if step is None:
                 return progress
             is_done = state.last_done >= step.version

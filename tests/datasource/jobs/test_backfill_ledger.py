@@ -346,6 +346,45 @@ def test_a_forgotten_backfill_has_no_record(scene: Scene) -> None:
         assert begun(ledger).at == 0
 
 
+def test_a_forgotten_call_that_still_runs_commits_nothing_later(scene: Scene) -> None:
+    """Its step had the version of the next backfill's first step, which then counted as written."""
+    with scene.driver() as first, scene.driver() as second:
+        ledger, after = ledger_of(first), ledger_of(second)
+        begun(ledger)
+        ledger.step(ONE, 8)
+        owner = owner_of(first, "run")
+        old = batch_of(scene, owner, 0, "old")
+        ledger.forget()
+        begun(after, OTHER)
+        step = after.step(OTHER, 8).step
+        assert step is not None
+        with pytest.raises(SupersededError):
+            first.commit(owner, old)
+        later = owner_of(second, "later")
+        new = batch_of(scene, later, step.version, "new")
+        assert second.commit(later, new) is Commit.COMMITTED
+        assert after.fence(OTHER).progress.at == 8
+    assert scene.values() == ["new"]
+
+
+def test_a_new_backfill_knows_the_versions_before_it(scene: Scene) -> None:
+    """A look at the log that is too old must not give a version twice."""
+    with scene.driver() as driver:
+        owner = owner_of(driver, "run")
+        driver.commit(owner, batch_of(scene, owner, 7, "row"))
+        begun(ledger_of(driver))
+        of_the_past = Ledger(
+            driver.client,
+            CommitLog(driver.client, LOG_TOPIC),
+            lambda key: CommitState() if key == KEY else driver.plan(key),
+            "p",
+            "name",
+        )
+        step = of_the_past.step(ONE, 8).step
+        assert step is not None
+        assert step.version == 8
+
+
 @pytest.mark.parametrize("record", ["backfill", "backfill-plan"])
 def test_a_record_that_is_no_state_is_forgotten(scene: Scene, record: str) -> None:
     """Half of a backfill is not forgotten: the next one would find the other half."""
