@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, Self
 
-from spark_kafka_sink.admin.call import AnyBroker, Call
+from spark_kafka_sink.admin.call import AnyBroker, Call, Resend
 from spark_kafka_sink.admin.request_loop import NewClient, RequestLoop
 from spark_kafka_sink.base.clock import NEVER, Clock
 from spark_kafka_sink.base.error_kinds import Kind
@@ -219,7 +219,7 @@ class AdminClient:
         to = cluster.nodes.get(cluster.controller) or AnyBroker()
         left_ms = max(1, deadline_ms - self.clock.now_ms())
         request = create_topics([topic], left_ms, validate_only=validate_only)
-        call = Call(request, to, f"CreateTopics of {topic.name}", once=True)
+        call = Call(request, to, f"CreateTopics of {topic.name}", resend=Resend.AFTER_CODE)
         try:
             self.loop.run([call], deadline_ms)
         except UnsupportedVersionError as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, auto
 from typing import Final, Generic, TypeVar
 
 from spark_kafka_sink.base.errors import AuthorizationError, ErrorClass, ErrorCode, KafkaError
@@ -85,6 +85,17 @@ class AnyBroker:
 Target = CoordinatorKey | Leader | AnyBroker | Node
 
 
+class Resend(Enum):
+    """The cases in which one run of :class:`RequestLoop` sends a request again."""
+
+    #: After a lost connection, and after an error code that :meth:`Call.retry_code` returns.
+    ALWAYS = auto()
+    #: Only after such an error code. The broker then has not done what the request asks for.
+    AFTER_CODE = auto()
+    #: In no case.
+    NEVER = auto()
+
+
 @dataclass(slots=True, eq=False)
 class Call(Generic[ResponseT]):
     """One request to a broker, with its response. :meth:`RequestLoop.run` sends calls. It sets the
@@ -97,9 +108,8 @@ class Call(Generic[ResponseT]):
     * ``error_in``: a function that returns the error code of a response. If this function or
       :meth:`retry_code` raises an exception, :meth:`RequestLoop.run` raises this exception.
     * ``right``, ``success_only``: arguments of :func:`retry_code`.
-    * ``once``: if True, the call ends without a response when the connection is lost or can't be
-      opened. ``done`` then stays False. After an error code that :meth:`retry_code` returns, the
-      call is sent again even if ``once`` is True.
+    * ``resend``: the cases in which the request is sent again (:class:`Resend`). If it is not sent
+      again, the call ends without a response, and ``done`` stays False.
     * ``response``: the final response. It is None before that.
     * ``done``: True after a final response.
     * ``attempts``: how often a retry was scheduled, which determines the next backoff.
@@ -115,7 +125,7 @@ class Call(Generic[ResponseT]):
     error_in: Callable[[ResponseT], ErrorCode] = lambda _: ErrorCode.NONE
     right: str = ""
     success_only: bool = True
-    once: bool = False
+    resend: Resend = Resend.ALWAYS
     response: ResponseT | None = None
     done: bool = False
     attempts: int = 0

@@ -23,6 +23,7 @@ from spark_kafka_sink.admin.call import (
     Call,
     CoordinatorKey,
     Leader,
+    Resend,
     RetryDecision,
     refusal,
     retry_decision,
@@ -417,12 +418,15 @@ class _Dispatcher:
         self, call: Call[object], now: int, why: str, code: ErrorCode | None = None
     ) -> None:
         call.last_status, call.last_code = why, code
+        if call.resend is Resend.NEVER:
+            self._end(call, done=False)
+            return
         wait = self._loop.backoff.backoff(call.attempts)
         call.attempts += 1
         heapq.heappush(self._backing_off, (now + wait, next(self._order), call))
 
     def _lost(self, call: Call[object], now: int, why: str) -> None:
-        if call.once:
+        if call.resend is Resend.AFTER_CODE:
             call.last_status = why
             self._end(call, done=False)
         else:

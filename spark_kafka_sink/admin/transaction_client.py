@@ -16,14 +16,20 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os.path import commonprefix
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.admin.call import AnyBroker, Call, CoordinatorKey, retry_code
+from spark_kafka_sink.admin.call import AnyBroker, Call, CoordinatorKey, Resend, retry_code
 from spark_kafka_sink.admin.request_loop import NewClient
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.base.errors import ConfigError, ErrorCode, UnsupportedVersionError
+from spark_kafka_sink.base.errors import (
+    ConfigError,
+    ErrorCode,
+    KafkaTimeoutError,
+    UnsupportedVersionError,
+)
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
@@ -58,6 +64,8 @@ _EndedT = TypeVar("_EndedT", EndTxnResponse, InitProducerIdResponse)
 #: The error code of the response for each transactional id. None if no definite response arrived in
 #: time.
 EndAnswers = Mapping[str, ErrorCode | None]
+#: Each topic of a transaction with its partition numbers.
+Partitions = Sequence[tuple[str, Sequence[int]]]
 
 #: Ids in one DescribeTransactions.
 _MOST_DESCRIBED: Final = 500
@@ -80,6 +88,13 @@ _CLUSTER_AGE_MS: Final = 100
 #: longer to respond, a partition may lose its leader, and Kafka then drops its marker.
 FRESH_MS: Final = 100
 _LEFT_OUT_MS: Final = 60_000
+#: How long the responses to EndTxn are waited for, before the transactions without a response are
+#: looked at. The time is doubled each time, at most ``_DOUBLINGS`` times.
+_ANSWER_MS: Final = 2_000
+_DOUBLINGS: Final = 4
+#: How long the leaders that a check has shown are believed. Also how long this check waits for a
+#: response.
+_LOOK_MS: Final = 1_000
 #: The maximum number of remembered topics of the last check.
 _MOST_WRITTEN: Final = 100
 _API_VERSIONS: Final = ApiVersionsRequest(
@@ -167,16 +182,31 @@ class TransactionClient(AdminClient):
         self._written: frozenset[str] = frozenset()
 
     def end(
-        self, transactions: Sequence[PreparedTransaction], *, committed: bool, deadline_ms: int
+        self,
+        transactions: Sequence[PreparedTransaction],
+        *,
+        committed: bool,
+        deadline_ms: int,
+        looked_ms: int | None = None,
+        partitions: Mapping[str, Partitions] = MappingProxyType({}),
+        regardless: Collection[str] = (),
     ) -> EndAnswers:
         """Commits or aborts each of ``transactions`` by EndTxn. Returns the error code of the
         response for each transactional id, or None if no definite response arrived in time.
 
         The error code NONE means that the coordinator has stored the decision. The coordinator
-        writes the markers to the partitions after that.
+        writes the markers to the partitions after that. The other
+        arguments are those of :meth:`run_ending`.
         """
         calls = {t.transactional_id: end_call(t, committed=committed) for t in transactions}
-        return self._run(calls, deadline_ms)
+        self.run_ending(
+            calls,
+            deadline_ms,
+            looked_ms=looked_ms,
+            partitions=partitions,
+            regardless=regardless,
+        )
+        return _answers(calls)
 
     def abort_exactly(
         self,
@@ -207,8 +237,10 @@ class TransactionClient(AdminClient):
         :meth:`end`.
         """
         version = self.transaction_version(deadline_ms)
+        looked_ms = self.clock.now_ms()
         kept = self.leaderless(found, deadline_ms)
         found = {i: d for i, d in found.items() if i not in kept}
+        partitions = {i: d.partitions for i, d in found.items()}
         ended = {
             i: PreparedTransaction(i, d.producer_id, d.producer_epoch, version)
             for i, d in found.items()
@@ -216,22 +248,116 @@ class TransactionClient(AdminClient):
         }
         return {
             **dict.fromkeys(kept, ErrorCode.LEADER_NOT_AVAILABLE),
-            **self.end(tuple(ended.values()), committed=False, deadline_ms=deadline_ms),
-            **self.fence([i for i in found if i not in ended], deadline_ms),
+            **self.end(
+                tuple(ended.values()),
+                committed=False,
+                deadline_ms=deadline_ms,
+                looked_ms=looked_ms,
+                partitions=partitions,
+            ),
+            **self.fence(
+                [i for i in found if i not in ended],
+                deadline_ms,
+                looked_ms=looked_ms,
+                partitions=partitions,
+            ),
         }
 
-    def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
+    def fence(
+        self,
+        transactional_ids: Iterable[str],
+        deadline_ms: int,
+        *,
+        looked_ms: int | None = None,
+        partitions: Mapping[str, Partitions] = MappingProxyType({}),
+    ) -> EndAnswers:
         """Sends InitProducerId for each transactional id. The coordinator then aborts the open
         transaction of the id, and fences the id's producer (raises the epoch). Returns the error
-        codes like :meth:`end`.
+        codes like :meth:`end`. The other arguments are those of :meth:`run_ending`.
         """
         wanted = {i: init_producer_id(i, _FENCE_TIMEOUT_MS) for i in transactional_ids}
         calls = {i: _ending(r, "InitProducerId", i) for i, r in wanted.items()}
-        return self._run(calls, deadline_ms)
+        self.run_ending(calls, deadline_ms, looked_ms=looked_ms, partitions=partitions)
+        return _answers(calls)
 
-    def _run(self, calls: Mapping[str, Call[Any]], deadline_ms: int) -> EndAnswers:
-        self.loop.run(calls.values(), deadline_ms)
-        return {i: None if c.response is None else c.response.error_code for i, c in calls.items()}
+    def run_ending(
+        self,
+        calls: Mapping[str, Call[Any]],
+        deadline_ms: int,
+        *,
+        looked_ms: int | None = None,
+        partitions: Mapping[str, Partitions] = MappingProxyType({}),
+        regardless: Collection[str] = (),
+    ) -> None:
+        """Sends ``calls``, which end transactions (:func:`end_call`), until each has a final
+        response or until ``deadline_ms``. The keys are the transactional ids.
+
+        Kafka 4 loses the marker for a partition that has no leader when the coordinator ends the
+        transaction. So this method looks at the leaders of a transaction's partitions before it
+        sends a call again, and also before the first time, unless the caller has done that at
+        ``looked_ms``, at most a second ago. A transaction waits for its leaders, unless its id is
+        in ``regardless``. An example::
+
+            the broker that coordinates the transaction, and leads one of its partitions, stops
+            EndTxn gets no response; the next coordinator still loads, and refuses it
+            the coordinator has loaded. The partition has no leader until the broker starts again
+            an EndTxn that is sent again now would be accepted, and its marker would be lost
+
+        ``partitions`` has the partitions that the caller knows. DescribeTransactions returns the
+        others.
+        """
+        known = dict(partitions)
+        waiting, rounds = dict(calls), 0
+        while waiting and self.clock.now_ms() < deadline_ms:
+            away: Collection[str] = ()
+            if rounds or looked_ms is None or self.clock.now_ms() - looked_ms > _LOOK_MS:
+                checked = [i for i in waiting if i not in regardless]
+                away = self._away(checked, known, deadline_ms)
+            ready = [call for i, call in waiting.items() if i not in away]
+            limit_ms = self.clock.now_ms() + (_ANSWER_MS << min(rounds, _DOUBLINGS))
+            self.loop.run(ready, min(deadline_ms, limit_ms))
+            waiting = {i: call for i, call in waiting.items() if not call.done}
+            if waiting:
+                self.loop.pause(rounds, deadline_ms)
+            rounds += 1
+
+    def _away(
+        self, ids: Collection[str], known: dict[str, Partitions], deadline_ms: int
+    ) -> Collection[str]:
+        """Returns the transactions of ``ids`` that have a partition without a leader. Adds to
+        ``known`` the partitions of the transactions that are not in it. A transaction that is not
+        described within a second is also in the result.
+        """
+        unknown = [i for i in ids if i not in known]
+        known |= {i: one.partitions for i, one in self.describe_each(unknown, deadline_ms).items()}
+        written = {i: known[i] for i in ids if i in known}
+        try:
+            soon = min(deadline_ms, self.clock.now_ms() + _LOOK_MS)
+            leaderless = self._leaderless(written, soon)
+        except KafkaTimeoutError:
+            return ids
+        return [i for i in ids if i not in known or i in leaderless]
+
+    def describe_each(
+        self, transactional_ids: Iterable[str], deadline_ms: int
+    ) -> Mapping[str, TransactionDescription]:
+        """Sends a DescribeTransactions for each of the transactional ids. Returns the descriptions
+        that arrive within a second, by id. So a coordinator that does not respond does not delay
+        the others, as it does with :meth:`describe`.
+        """
+        calls = [
+            Call(
+                DescribeTransactionsRequest(transactional_ids=[one]),
+                CoordinatorKey(one),
+                "DescribeTransactions",
+                lambda response: response.transaction_states[0].error_code,
+                "DESCRIBE on the transactional id",
+                success_only=False,
+            )
+            for one in transactional_ids
+        ]
+        self.loop.run(calls, min(deadline_ms, self.clock.now_ms() + _LOOK_MS))
+        return {i: found for call in calls for i, found in _described_by(call).items()}
 
     def beside(self, ids: Collection[str], age_ms: int) -> Beside | None:
         """Creates the requests that :meth:`describe` sends together with DescribeTransactions for
@@ -307,7 +433,7 @@ class TransactionClient(AdminClient):
                 node,
                 "DescribeTransactions",
                 right="DESCRIBE on the transactional id",
-                once=True,
+                resend=Resend.AFTER_CODE,
             )
             for node, ids_of_node in by_node.items()
             for n in range(0, len(ids_of_node), _MOST_DESCRIBED)
@@ -342,7 +468,9 @@ class TransactionClient(AdminClient):
             nodes = self.brokers(deadline_ms, max_age_ms=0 if patient else _CLUSTER_AGE_MS)
             begun = self.clock.now_ms()
             left_out = [] if patient else [n for n in nodes if self._silent.get(n.id, 0) > begun]
-            calls = {n: listing(request, n, once=True) for n in nodes if n not in left_out}
+            calls = {
+                n: listing(request, n, resend=Resend.AFTER_CODE) for n in nodes if n not in left_out
+            }
             self.loop.run(calls.values(), min(deadline_ms, begun + round_ms))
             silent = [n for n, call in calls.items() if not call.done]
             for answered in calls.keys() - silent:
@@ -423,7 +551,9 @@ class TransactionClient(AdminClient):
         ongoing = list_transactions(open_, prefix=prefix)
         aged = list_transactions(open_, prefix=prefix, min_duration_ms=age_ms)
         return {
-            node: AgeCalls(*(listing(r, node, once=True) for r in (ongoing, aged, ongoing)))
+            node: AgeCalls(
+                *(listing(r, node, resend=Resend.AFTER_CODE) for r in (ongoing, aged, ongoing))
+            )
             for node in nodes
         }
 
@@ -445,9 +575,15 @@ class TransactionClient(AdminClient):
         ``beside`` has a Metadata request that :meth:`describe` has already sent. Its response is
         used if it is for all topics of the transactions, and if it arrived in the last FRESH_MS.
         """
+        by_id = {i: description.partitions for i, description in found.items()}
+        return self._leaderless(by_id, deadline_ms, beside)
+
+    def _leaderless(
+        self, by_id: Mapping[str, Partitions], deadline_ms: int, beside: Beside | None = None
+    ) -> Mapping[str, Sequence[TopicPartition]]:
         written: defaultdict[str, set[int]] = defaultdict(set)
-        for description in found.values():
-            for topic, partitions in description.partitions:
+        for written_to in by_id.values():
+            for topic, partitions in written_to:
                 written[topic].update(partitions)
         if not written:
             return {}
@@ -461,7 +597,7 @@ class TransactionClient(AdminClient):
         ):
             response = beside.metadata.response
         if response is None:
-            call = self._metadata_call(written, next(iter(found)))
+            call = self._metadata_call(written, next(iter(by_id)))
             response = self.loop.send_and_receive(call, deadline_ms)
         lost = {
             partition.tp
@@ -469,12 +605,13 @@ class TransactionClient(AdminClient):
             for partition in topic.partitions
             if partition.leader < 0 and partition.tp.partition in written[topic.name]
         }
-        by_id = {
-            i: [tp for t, ps in d.partitions for p in ps if (tp := TopicPartition(t, p)) in lost]
-            for i, d in found.items()
-            if lost
+        if not lost:
+            return {}
+        without = {
+            i: [tp for t, ps in written_to for p in ps if (tp := TopicPartition(t, p)) in lost]
+            for i, written_to in by_id.items()
         }
-        return {i: partitions for i, partitions in by_id.items() if partitions}
+        return {i: partitions for i, partitions in without.items() if partitions}
 
     def _metadata_call(
         self, topics: Collection[str], transactional_id: str
@@ -500,7 +637,7 @@ class TransactionClient(AdminClient):
         deadline_ms: int,
         *,
         ours: ProducerIdAndEpoch = NO_PRODUCER_ID,
-        once: bool = False,
+        resend: Resend = Resend.ALWAYS,
     ) -> ProducerIdAndEpoch:
         """Sends InitProducerId for a transactional id. Returns the new producer id and epoch.
         Earlier producers with the id are fenced, and their open transaction is aborted.
@@ -509,7 +646,7 @@ class TransactionClient(AdminClient):
         (KIP-360, brokers since 2.5). If another producer has taken over the id meanwhile,
         ProducerFencedError is raised, and the other producer is not fenced.
 
-        If ``once`` is True and the request gets no response, the request is not sent again. The
+        With Resend.AFTER_CODE, the request is not sent again if it gets no response. The
         reason: of two requests, the first could arrive late and abort a transaction that was begun
         after the second. ``timeout_ms`` is the timeout of the id's next transactions.
 
@@ -528,7 +665,7 @@ class TransactionClient(AdminClient):
 
         request = init_producer_id(transactional_id, timeout_ms, ours)
         what = f"InitProducerId of transactional id '{transactional_id}'"
-        call = Call(request, CoordinatorKey(transactional_id), what, error_in, once=once)
+        call = Call(request, CoordinatorKey(transactional_id), what, error_in, resend=resend)
         response = self.loop.send_and_receive(call, deadline_ms)
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
@@ -548,7 +685,12 @@ def _ending(request: Request[_EndedT], what: str, transactional_id: str) -> Call
         f"{what} of transactional id '{transactional_id}'",
         lambda response: response.error_code,
         success_only=False,
+        resend=Resend.NEVER,
     )
+
+
+def _answers(calls: Mapping[str, Call[Any]]) -> EndAnswers:
+    return {i: None if c.response is None else c.response.error_code for i, c in calls.items()}
 
 
 def _described_by(
@@ -574,7 +716,7 @@ def _described_by(
 
 
 def listing(
-    request: ListTransactionsRequest, node: Node, *, once: bool = False
+    request: ListTransactionsRequest, node: Node, *, resend: Resend = Resend.ALWAYS
 ) -> Call[ListTransactionsResponse]:
     """Creates the ListTransactions call to the broker ``node``."""
     return Call(
@@ -583,7 +725,7 @@ def listing(
         f"ListTransactions of broker {node}",
         lambda response: response.error_code,
         "DESCRIBE on the transactional ids",
-        once=once,
+        resend=resend,
     )
 
 

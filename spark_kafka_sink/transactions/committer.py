@@ -214,6 +214,8 @@ class _Performance:
         self._client = client
         self._goal = goal
         self._session: LogSession | None = None
+        #: The time of the last check of a decision, which looks at the leaders of its partitions.
+        self._looked_ms: int | None = None
 
     def to_its_end(self) -> View:
         """Performs steps until the work of the goal is done or has failed. Returns all facts and
@@ -371,6 +373,7 @@ class _Performance:
         """Raises an error if ``decision`` may not be committed now."""
         key = self._goal.key
         raise_refusal(key, unready(self._client, decision, log_id(key), deadline_ms))
+        self._looked_ms = self._client.clock.now_ms()
 
     def _write(
         self,
@@ -397,6 +400,7 @@ class _Performance:
             decision.transactions,
             self._client.deadline(max(config.max_block_ms, config.delivery_timeout_ms)),
             checked_until_ms=view.young_until_ms,
+            looked_ms=self._looked_ms,
             only_lost=step.only_lost,
         )
         return replace(view, ended=ended)

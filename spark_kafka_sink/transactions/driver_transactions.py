@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, Leader, Resend
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
@@ -59,7 +59,7 @@ class TopicRecord:
         """Creates the AddPartitionsToTxn request that must be sent before the Produce request, if
         ``to`` is a transaction of version 1.
         """
-        return add_partition_call(to, self.tp, self.right, once=True)
+        return add_partition_call(to, self.tp, self.right, resend=Resend.AFTER_CODE)
 
     def calls(
         self, client: TransactionClient, to: PreparedTransaction | None
@@ -95,7 +95,10 @@ def prepare(
     """
     version = client.transaction_version(deadline_ms)
     producer = client.init_producer_id(
-        transactional_id, client.config.transaction_timeout_ms, deadline_ms, once=True
+        transactional_id,
+        client.config.transaction_timeout_ms,
+        deadline_ms,
+        resend=Resend.AFTER_CODE,
     )
     transaction = PreparedTransaction(transactional_id, *producer, version)
     if version < 2:
@@ -115,7 +118,7 @@ def write_record(client: TransactionClient, record: TopicRecord, deadline_ms: in
 
 
 def add_partition_call(
-    to: PreparedTransaction, tp: TopicPartition, right: str, *, once: bool = False
+    to: PreparedTransaction, tp: TopicPartition, right: str, *, resend: Resend = Resend.ALWAYS
 ) -> Call[AddPartitionsToTxnResponse]:
     """Creates the AddPartitionsToTxn request that adds partition ``tp`` to the transaction ``to``.
     Only transactions of version 1 need this request (KIP-890).
@@ -127,7 +130,7 @@ def add_partition_call(
         f"AddPartitionsToTxn of {tp}, transactional id '{one}'",
         lambda response: response.results_by_topic[0].results_by_partition[0].partition_error_code,
         right,
-        once=once,
+        resend=resend,
     )
 
 

@@ -38,7 +38,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
@@ -60,6 +59,8 @@ if TYPE_CHECKING:
 
 #: The pause between two rounds of EndTxn for transactions that are neither committed nor aborted.
 _ROUND_MS = 20
+#: How long EndTxn is sent again before the ages of the transactions are looked at again.
+_AGAIN_MS = 4_000
 #: The pause between two descriptions of transactions that are too old to be committed, and too
 #: young to be undone.
 _WAIT_MS = 1_000
@@ -127,6 +128,7 @@ def end_decided(
     deadline_ms: int,
     *,
     checked_until_ms: int,
+    looked_ms: int | None,
     only_lost: bool,
 ) -> CommitOutcomes:
     """Commits all transactions of a decision, or aborts all of them. Returns the ids of the
@@ -136,17 +138,20 @@ def end_decided(
     have aborted some of them or will soon do so. With ``only_lost``, all are aborted only if
     brokers have already aborted some. Until the time ``checked_until_ms`` (of the clock, in ms),
     the transactions are known to be far from their timeout. So their ages are not checked before
-    that time.
+    that time. ``looked_ms`` is the time of the last look at the leaders of their partitions.
     """
     until_ms = checked_until_ms
     found: Mapping[str, TransactionDescription] = {}
     while True:
-        ended = commit_all(client, transactions, deadline_ms, first_by_ms=until_ms)
+        ended = commit_all(
+            client, transactions, deadline_ms, first_by_ms=until_ms, looked_ms=looked_ms
+        )
         begun_ms = client.clock.now_ms()
         if not ended.unclear or begun_ms >= deadline_ms:
             ended = _with_described(ended, transactions, found)
             return replace(ended, overdue=_overdue(client, ended.unclear, found))
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
+        looked_ms = client.clock.now_ms()
         todo = _next(client, transactions, found, deadline_ms, only_lost=only_lost)
         # (The description of an id that a coordinator no longer has is without a timeout.)
         margin = min(
@@ -260,26 +265,38 @@ def commit_all(
     deadline_ms: int,
     *,
     first_by_ms: int = NEVER,
+    looked_ms: int | None = None,
 ) -> CommitOutcomes:
     """Sends EndTxn(commit) for each of ``transactions``, until each outcome is known or until
     ``deadline_ms``. This has no effect on transactions that are committed already. Returns the ids
     of the transactions that are not committed, by outcome.
 
-    If no transaction is committed at the time ``first_by_ms``, returns at that time.
+    If no transaction is committed at the time ``first_by_ms``, returns at that time. The caller has
+    looked at the leaders of the transactions' partitions at ``looked_ms``. Each EndTxn that is sent
+    more than a second later, or again, waits until the partitions have leaders. If another
+    transaction is committed, it waits only while its transaction is young.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
     outcomes: dict[str, Outcome] = {}
     gone: set[str] = set()
+    found: Mapping[str, TransactionDescription] = {}
+    old = frozenset[str]()
     while open_:
-        answers = client.end(list(open_.values()), committed=True, deadline_ms=limit_ms)
+        answers = client.end(
+            list(open_.values()),
+            committed=True,
+            deadline_ms=min(limit_ms, client.clock.now_ms() + _AGAIN_MS),
+            looked_ms=looked_ms,
+            partitions={i: one.partitions for i, one in found.items()},
+            regardless=old,
+        )
         outcomes |= {i: Outcome.COMMITTED for i, code in answers.items() if code is ErrorCode.NONE}
-        doubtful = [i for i, code in answers.items() if code not in (ErrorCode.NONE, None)]
-        with suppress(KafkaTimeoutError):
-            found = client.describe(doubtful, limit_ms) if doubtful else {}
-            judged = {i: outcome_of(open_[i], description) for i, description in found.items()}
-            gone |= {i for i, one in found.items() if one.error is not ErrorCode.NONE}
-            outcomes |= {i: how for i, how in judged.items() if how is not Outcome.RETRY}
+        left = [i for i in open_ if i not in outcomes]
+        found = client.describe_each(left, limit_ms)
+        judged = {i: outcome_of(open_[i], description) for i, description in found.items()}
+        gone |= {i for i, one in found.items() if one.error is not ErrorCode.NONE}
+        outcomes |= {i: how for i, how in judged.items() if how is not Outcome.RETRY}
         open_ = {i: t for i, t in open_.items() if i not in outcomes}
         if Outcome.COMMITTED in outcomes.values():
             limit_ms = deadline_ms
@@ -288,10 +305,24 @@ def commit_all(
             break
         if open_:
             client.clock.wait(Latch(), min(limit_ms, now + _ROUND_MS))
+            old = _aged(client, {i: found[i] for i in open_ if i in found}, limit_ms)
+            looked_ms = None
 
     lost, unknown = _ids(outcomes, Outcome.LOST), _ids(outcomes, Outcome.UNKNOWN)
     expired = tuple(i for i in unknown if i in gone)
     return CommitOutcomes(lost, unknown, tuple(open_), expired)
+
+
+def _aged(
+    client: TransactionClient, open_: Mapping[str, TransactionDescription], deadline_ms: int
+) -> frozenset[str]:
+    """Returns the transactions of ``open_`` that brokers list as older than Age.YOUNG allows."""
+    try:
+        return near_timeout(
+            client, open_, lambda t: margin_ms(t) // 2, deadline_ms, only_listed=True
+        )
+    except KafkaTimeoutError:
+        return frozenset()
 
 
 def _with_described(

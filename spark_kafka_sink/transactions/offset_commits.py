@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from spark_kafka_sink.admin.call import Call, CoordinatorKey, by_size, retry_code
+from spark_kafka_sink.admin.call import Call, CoordinatorKey, Resend, by_size, retry_code
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.group_requests import OffsetAndMetadata, txn_offset_commit
@@ -73,7 +73,7 @@ class GroupOffsets:
             CoordinatorKey(one),
             f"AddOffsetsToTxn of group '{self.group_id}', transactional id '{one}'",
             lambda response: response.error_code,
-            once=True,
+            resend=Resend.AFTER_CODE,
         )
 
     def calls(

@@ -86,9 +86,8 @@ def x6_a_commit_does_not_look_again() -> AbstractContextManager[Any]:
         found = true(*given, **named)
         return ending.Ending.FINISH if found is ending.Ending.COMMIT else found
 
-    def end_decided(*given: Any, checked_until_ms: int, only_lost: bool) -> Any:
-        until_ms = checked_until_ms and NEVER
-        return ends(*given, checked_until_ms=until_ms, only_lost=only_lost)
+    def end_decided(*given: Any, checked_until_ms: int, **how: Any) -> Any:
+        return ends(*given, checked_until_ms=checked_until_ms and NEVER, **how)
 
     return all_of(
         patch.object(ending, "_next", next_), patch.object(committer, "end_decided", end_decided)

@@ -88,8 +88,8 @@ def abort_ignores_the_decision() -> AbstractContextManager[Any]:
 def _ends(change: Callable[[ErrorCode | None, bool], ErrorCode | None]) -> Any:
     true = TransactionClient.end
 
-    def end(self: Any, transactions: Any, *, committed: bool, deadline_ms: int) -> Any:
-        found = true(self, transactions, committed=committed, deadline_ms=deadline_ms)
+    def end(self: Any, transactions: Any, *, committed: bool, **how: Any) -> Any:
+        found = true(self, transactions, committed=committed, **how)
         return {i: change(code, committed) for i, code in found.items()}
 
     return patch.object(TransactionClient, "end", end)

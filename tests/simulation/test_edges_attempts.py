@@ -193,7 +193,7 @@ def test_a_write_of_a_block_without_an_answer_decides_nothing(scene: Scene) -> N
     def ends(request: Request) -> bool:
         return request.api == ApiKey.END_TXN and is_a_logs(request) and request.body.committed
 
-    undecided = pytest.raises(CommitError, match="so its block decides nothing")
+    undecided = pytest.raises(CommitError, match="so its block commits nothing")
     with undecided as caught, transaction("block", 0, **scene.options()) as block:
         met = scene.before_send(run, ends, lambda: _log_leaves(scene))
         block.write(scene.frame(run, 0))

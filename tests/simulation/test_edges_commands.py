@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from spark_kafka_sink.base.errors import CommitError
@@ -83,15 +85,15 @@ def test_an_abort_that_waited_during_a_reset_tears_no_batch(scene: Scene) -> Non
             plans.append(operator.plan_abort_run(PREFIX, of_job))
             operator.reset(operator.plan_reset(key))
 
-    def confirms() -> None:
+    def confirms(plan: EndPlan) -> None:
         with scene.by_hand() as operator:
-            aborted = operator.end(plans.pop())
+            aborted = operator.end(plan)
         assert not aborted.ended
         assert DECIDED in aborted.kept.values()
 
     def first_end(transaction: Transaction, commit: bool) -> None:
         if commit and plans and "~~" not in transaction.transactional_id:
-            scene.beside(scene.run("operator").process, confirms)
+            scene.beside(scene.run("operator").process, partial(confirms, plans.pop()))
 
     scene.before_send(run, opens_a_key, plans_and_resets)
     scene.control.hold(ApiKey.END_TXN, 4_000, 1, nth=2, where=of_data)

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from threading import Event
 
 from crc32c import crc32c
 
@@ -273,6 +274,22 @@ def a_write_of_a_done_block_has_no_answer(f: Failing) -> None:
 # --- it may be decided -------------------------------------------------------------------------
 
 
+def _loses_the_response(f: Failing, then: Callable[[], None]) -> None:
+    """The log's EndTxn is done, and each response to it is lost, until the log is opened again.
+    ``then`` happens before that.
+    """
+    is_open = Event()
+
+    def opened() -> None:
+        is_open.set()
+        then()
+
+    lost = f.control.drop(
+        ApiKey.END_TXN, FOREVER, where=lambda r: is_a_logs(r) and not is_open.is_set()
+    )
+    f.before_send(lambda r: lost.fired > 0 and opens_a_log(r), opened)
+
+
 @_ends_in(CommitOutcomeUnknownError, "whether batch ... of '...' was decided is not known")
 def the_decision_does_not_arrive(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE)
@@ -284,14 +301,13 @@ def the_decision_does_not_arrive(f: Failing) -> None:
 def a_deposed_leader_does_not_have_the_decision(f: Failing) -> None:
     """The response to it is lost, a leader without it is read, and takes no record."""
     owner, batch = f.owner(), f.batch(*MINE)
-    lost = f.control.drop(ApiKey.END_TXN, where=is_a_logs)
 
     def behind() -> None:
         f.scene.cluster.logs[_LOG].truncate(0)
         behind = ErrorCode.NOT_ENOUGH_REPLICAS
         f.control.answer(ApiKey.PRODUCE, behind, FOREVER, topic=LOG_TOPIC)
 
-    f.before_send(lambda r: lost.fired > 0 and opens_a_log(r), behind)
+    _loses_the_response(f, behind)
     f.driver.commit(owner, batch)
 
 
@@ -310,8 +326,7 @@ def the_decision_arrives_and_the_log_is_away_then(f: Failing) -> None:
 @_ends_in(CommitOutcomeUnknownError, "whether batch ... of '...' was decided is not known")
 def the_decision_arrives_and_the_log_is_damaged_then(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE)
-    lost = f.control.drop(ApiKey.END_TXN, where=is_a_logs)
-    f.before_send(lambda r: lost.fired > 0 and opens_a_log(r), lambda: f.write_log(b"no state"))
+    _loses_the_response(f, lambda: f.write_log(b"no state"))
     f.driver.commit(owner, batch)
 
 
@@ -320,13 +335,12 @@ def _decides_and_others_take_over(f: Failing, batch: Batch, then: Callable[[], N
     the log has another driver's state.
     """
     owner = f.owner()
-    lost = f.control.drop(ApiKey.END_TXN, where=is_a_logs)
 
     def others() -> None:
         f.write_log(CommitState(owner.generation + 1, "other").encode())
         then()
 
-    f.before_send(lambda r: lost.fired > 0 and opens_a_log(r), others)
+    _loses_the_response(f, others)
     f.driver.commit(owner, batch)
 
 

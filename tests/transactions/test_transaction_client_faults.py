@@ -48,8 +48,10 @@ def commit(
     """Open 30 transactions, let ``before`` happen, and end them by another driver."""
     transactions = open_transactions(scene.client(), IDS, TP)
     before(transactions)
+    client, deadline_ms = scene.client(), scene.soon(milliseconds)
+    looked_ms = client.clock.now_ms()
     return dict(
-        scene.client().end(transactions, committed=True, deadline_ms=scene.soon(milliseconds))
+        client.end(transactions, committed=True, deadline_ms=deadline_ms, looked_ms=looked_ms)
     )
 
 

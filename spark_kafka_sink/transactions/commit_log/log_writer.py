@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from spark_kafka_sink.admin.call import Call, RetryDecision, by_size, retry_decision
-from spark_kafka_sink.admin.transaction_client import TransactionClient, end_call
+from spark_kafka_sink.admin.transaction_client import Partitions, TransactionClient, end_call
 from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import (
     ErrorCode,
@@ -191,7 +191,12 @@ class LogWriter:
         call = end_call(self._transaction(), committed=True)
         call.error_in, call.success_only = error_in, True
         try:
-            response = self.client.loop.send_and_receive(call, deadline_ms)
+            looked_ms = self.client.clock.now_ms()  # the check before this has looked at the leader
+            self.client.run_ending(
+                {self.id: call}, deadline_ms, looked_ms=looked_ms, partitions=self._partitions()
+            )
+            if call.response is None:
+                raise self.client.loop.timeout([call])
         except KafkaError as error:
             if call.sent > definite:
                 raise LogOutcomeUnknownError(
@@ -203,7 +208,7 @@ class LogWriter:
             if isinstance(error, _FENCED):
                 raise self._superseded(error) from error
             raise
-        successor = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+        successor = ProducerIdAndEpoch(call.response.producer_id, call.response.producer_epoch)
         self._ended_ms = self.client.clock.now_ms()
         self._failed, self._used = False, not successor.is_valid
         if successor.is_valid:
@@ -215,7 +220,12 @@ class LogWriter:
         """
         soon = min(deadline_ms, self.client.clock.now_ms() + _ABORT_MS)
         with suppress(KafkaError):
-            self.client.end([self._transaction()], committed=False, deadline_ms=soon)
+            self.client.end(
+                [self._transaction()],
+                committed=False,
+                deadline_ms=soon,
+                partitions=self._partitions(),
+            )
 
     def _run(self, call: Call[ResponseT], deadline_ms: int) -> ResponseT:
         call.what += f", the commit log of '{self.id}'"
@@ -225,6 +235,9 @@ class LogWriter:
             raise self._superseded(error) from error
         finally:
             self._unanswered += call.sent - call.answered
+
+    def _partitions(self) -> Mapping[str, Partitions]:
+        return {self.id: [(self.tp.topic, [self.tp.partition])]}
 
     def _transaction(self) -> PreparedTransaction:
         return PreparedTransaction(self.id, *self.producer, self.version)
