@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -32,3 +33,15 @@ def wait_for(
         assert time.monotonic() < deadline, f"{what} did not come in {limit} s"
         time.sleep(pause)
     return found
+
+
+def with_more_time(attempt: Callable[[int], T], limit_ms: int) -> T:
+    """The result of ``attempt(limit_ms)``, where the limit is an option that runs out in the test.
+
+    A slow machine may not get as far as the test wants within a short limit. So an attempt that
+    ends with an AssertionError is repeated with four times the limit, and then with 16 times.
+    """
+    for factor in (1, 4):
+        with suppress(AssertionError):
+            return attempt(limit_ms * factor)
+    return attempt(limit_ms * 16)
