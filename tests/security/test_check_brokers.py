@@ -27,7 +27,7 @@ from tests.real_kafka import RealKafka
 from tests.secure_kafka import acl
 from tests.security.check_rows import assert_named, assert_no_red, first_red, row, steps_of
 from tests.transactions.operator_stage import Stage
-from tests.waiting import wait_for
+from tests.waiting import wait_for, with_more_time
 
 
 def topic_of(kafka3, partitions, replicas, least, policy="delete"):
@@ -154,8 +154,13 @@ def test_lacking_replicas_are_named_without_a_right_to_configs():
 def test_a_broker_that_has_just_died_is_not_a_wrong_address(kafka3):
     """It is in the metadata until its session times out."""
     topic, _ = topic_of(kafka3, 3, 3, 1)
-    kafka3.node(3).kill()
-    found = row(steps_of(kafka3.bootstrap, {"topic": topic}), "brokers")
+    for _ in range(3):  # on a slow machine the session may be over before the check asks
+        kafka3.node(3).kill()
+        found = row(steps_of(kafka3.bootstrap, {"topic": topic}), "brokers")
+        if found.state is StepState.WARNING:
+            break
+        kafka3.node(3).start()
+        kafka3.wait_until_in_sync()
     assert found.state is StepState.WARNING, found
     assert "broker 3 at " in found.said
     assert "has just died" in found.said
@@ -173,8 +178,7 @@ def test_a_frozen_broker_is_named(kafka3):
         silent = row(steps, "ApiVersions")
         assert silent.state is StepState.WARNING, steps
         assert f"1 of 3 bootstrap servers can't be reached: {frozen}: no answer" in silent.said
-    # By now it is out of the metadata.
-    assert "have no leader" in row(steps, "partitions").said
+    row_when(kafka3.bootstrap, "partitions", lambda one: "have no leader" in one.said, topic=topic)
     row_when(kafka3.bootstrap, "brokers", lambda one: "2 of 2 reached" in one.said, topic=topic)
     kafka3.node(3).thaw()
     row_when(kafka3.bootstrap, "ApiVersions", lambda one: one.state is StepState.OK, topic=topic)
@@ -187,16 +191,22 @@ def test_a_coordinator_that_is_not_there_is_named():
     overrides = {"transaction.state.log.replication.factor": "3"}
     with KafkaCluster(overrides=overrides) as cluster:
         options = {"deliveryGuarantee": "exactly-once", "transactionalIdPrefix": "check"}
-        found = first_red(steps_of(cluster.bootstrap, options, 2_000))
-        command = ["check", "--exactly-once", "-b", cluster.bootstrap, "--timeout", "2", "--json"]
-        tried = json.loads(CliRunner().invoke(app, command).stdout)
-    assert not tried["exactlyOnce"]["works"]
-    assert tried["exactlyOnce"]["because"].startswith("coordinator: ")
-    assert ("trial topic", "skipped") in {(one["name"], one["state"]) for one in tried["steps"]}
-    assert (found.name, found.code) == ("coordinator", "KP1015")
-    assert "COORDINATOR_NOT_AVAILABLE" in found.said
-    assert "transaction.state.log.replication.factor" in found.change
-    assert "firewall" not in found.change
+
+        def is_named(limit_ms):
+            found = first_red(steps_of(cluster.bootstrap, options, limit_ms))
+            assert (found.name, found.code) == ("coordinator", "KP1015")
+            assert "COORDINATOR_NOT_AVAILABLE" in found.said
+            assert "transaction.state.log.replication.factor" in found.change
+            assert "firewall" not in found.change
+            command = ["check", "--exactly-once", "-b", cluster.bootstrap, "--json"]
+            command += ["--timeout", str(limit_ms // 1000)]
+            tried = json.loads(CliRunner().invoke(app, command).stdout)
+            assert not tried["exactlyOnce"]["works"]
+            assert tried["exactlyOnce"]["because"].startswith("coordinator: ")
+            steps = {(one["name"], one["state"]) for one in tried["steps"]}
+            assert ("trial topic", "skipped") in steps
+
+        with_more_time(is_named, 2_000)
 
 
 def test_a_dead_bootstrap_server_is_named(secure_kafka):
@@ -254,11 +264,16 @@ def test_a_broker_that_knows_no_cluster_is_named(secure_kafka):
     host, port = secure_kafka.kafka.bootstrap.split(":")
     with Proxy((host, int(port))) as proxy:
         proxy.add(ApiKey.METADATA, Action.SWALLOW, Side.REQUEST, times=100)
-        steps = steps_of(f"127.0.0.1:{proxy.port}", {}, 1_000)
+
+        def is_named(limit_ms):
+            steps = steps_of(f"127.0.0.1:{proxy.port}", {}, limit_ms)
+            assert_named(steps, "ApiVersions", "nothing is known of the cluster")
+            assert row(steps, "TCP").state is StepState.OK
+            later = {row(steps, name).said for name in ("cluster", "brokers")}
+            assert later == {"an earlier step failed"}
+
+        with_more_time(is_named, 1_000)
         proxy.assert_all_fired()
-    assert_named(steps, "ApiVersions", "nothing is known of the cluster")
-    assert row(steps, "TCP").state is StepState.OK
-    assert {row(steps, name).said for name in ("cluster", "brokers")} == {"an earlier step failed"}
 
 
 @pytest.mark.cluster
