@@ -13,21 +13,22 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.real_kafka import Consumed, RealKafka
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 #: What a wait may last beyond its option: Spark's planning and its Python workers, on a machine
 #: that others use too.
-SLACK_S = 45.0
+SLACK_S = 45.0 * PATIENCE
 
 #: Our line stands so near to the top of what Spark shows: Spark's own text about an exception of a
 #: worker is above, in two lines at most, and no frame.
 LINES_ABOVE = 2
 
 #: Short waits, for what is never there. (Other writes must not fail because a broker is slow.)
+BLOCK_MS = int(1_000 * PATIENCE)
 IMPATIENT = {
-    "kafka.max.block.ms": "1000",
-    "kafka.request.timeout.ms": "1000",
-    "kafka.delivery.timeout.ms": "3000",
+    "kafka.max.block.ms": f"{BLOCK_MS}",
+    "kafka.request.timeout.ms": f"{BLOCK_MS}",
+    "kafka.delivery.timeout.ms": f"{3 * BLOCK_MS}",
 }
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.admin.admin_client import MISSING_TOPIC_TIMEOUT_MS
 from spark_kafka_sink.local_kafka import KafkaCluster
-from tests.bad_input.conftest import SLACK_S, Consume, Fails, Write
+from tests.bad_input.conftest import BLOCK_MS, IMPATIENT, SLACK_S, Consume, Fails, Write
 from tests.real_kafka import RealKafka
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ def test_a_missing_topic_is_one_error_on_the_driver(one_row: DataFrame, gives_up
     failure = gives_up(one_row, topic)
     assert failure.on_the_driver
     failure.says(
-        f"Topic {topic} not found: not present in metadata after 1000 ms",
+        f"Topic {topic} not found: not present in metadata after {BLOCK_MS} ms",
         "UNKNOWN_TOPIC_OR_PARTITION",
         "create the topic first, or check its name",
     )
-    assert failure.seconds < 1 + SLACK_S
+    assert failure.seconds < BLOCK_MS / 1000 + SLACK_S
 
 
 @pytest.mark.long
@@ -54,8 +54,9 @@ def test_a_missing_topic_of_a_row_is_named_by_the_task(
     )
     failure = gives_up(frame)
     assert failure.jobs == 1
-    failure.says(f"Topic {gone} not present in metadata after 1000 ms", "create the topic first")
-    assert failure.seconds < 1 + SLACK_S
+    missing_after = f"Topic {gone} not present in metadata after {BLOCK_MS} ms"
+    failure.says(missing_after, "create the topic first")
+    assert failure.seconds < BLOCK_MS / 1000 + SLACK_S
     assert len(consume(here)) == 0
 
 
@@ -77,7 +78,7 @@ def test_a_deleted_topic_fails_within_delivery_timeout(
             time.sleep(0.05)
         yield from batches
 
-    limits = {"kafka.request.timeout.ms": "1000", "kafka.delivery.timeout.ms": "3000"}
+    limits = {name: ms for name, ms in IMPATIENT.items() if name != "kafka.max.block.ms"}
     failure = fails(one_row.mapInArrow(delete_first, "value string"), topic, **limits)
     assert failure.jobs == 1
     failure.says(
@@ -86,7 +87,7 @@ def test_a_deleted_topic_fails_within_delivery_timeout(
         "was UNKNOWN_TOPIC_OR_PARTITION",
         "create the topic first",
     )
-    assert failure.seconds < 3 + SLACK_S
+    assert failure.seconds < 3 * BLOCK_MS / 1000 + SLACK_S
 
 
 @pytest.mark.long

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.errors import ConfigError
 from tests.bad_input.conftest import (
+    BLOCK_MS,
     IMPATIENT,
     SLACK_S,
     Consume,
@@ -125,7 +126,7 @@ def test_a_stream_to_a_missing_topic_warns_and_fails_in_time(
     servers = {"kafka.bootstrap.servers": kafka.bootstrap}
     failure = stream_fails(stream, tmp_path, topic="missing-of-a-stream", **servers)
     failure.says("Topic missing-of-a-stream not present", "create the topic first")
-    assert failure.seconds < 2 + SLACK_S, "the driver's advice, then the task"
+    assert failure.seconds < 2 * BLOCK_MS / 1000 + SLACK_S, "the driver's advice, then the task"
 
 
 def test_a_corrected_bad_row_of_a_stream_loses_nothing(
