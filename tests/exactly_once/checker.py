@@ -18,6 +18,7 @@ from tests.exactly_once import records
 from tests.exactly_once.records import Fate, Seen
 from tests.exactly_once.truth import Batch, Result
 from tests.real_kafka import consume_topic
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -27,7 +28,7 @@ NAMED = 20
 #: Partition 0 of the topic of the dead letters, beside those of the rows' topic.
 LETTERS = 10_000
 #: How long an end of transactions may take to reach every partition (markers follow the answer).
-SETTLE_S = 30.0
+SETTLE_S = 30.0 * PATIENCE
 #: States of a transaction that is over.
 _OVER = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 

@@ -24,17 +24,19 @@ from tests.exactly_once.stalls import StallWatch
 from tests.exactly_once.truth import Batch, Result, clean_ends, read_truth
 from tests.faults.proxy import Action, Fault, Faults, Hit, Proxy, Side
 from tests.real_kafka import RealKafka
-from tests.waiting import LONG_S, wait_for
+from tests.waiting import LONG_S, PATIENCE, wait_for
 
 COMMIT_LOG = "__kprod_commits"
 #: ``make faults`` runs all there is; plain pytest runs each scenario once, in one of its variants.
 THOROUGH = "KPROD_FAULT_ROUNDS" in os.environ
 #: So long may consumers stand still after a batch has ended, well or not; in CI, two JVMs start on
 #: two busy cores meanwhile.
-STALL_S = 5.0 if THOROUGH else 20.0
+STALL_S = 5.0 if THOROUGH else 20.0 * PATIENCE
 #: After a clean end, and after an abort, nothing may hang for longer. (Less than the time-outs of
 #: the transactions, lest these end it.)
-CLEAN_S = 5.0 if THOROUGH else 15.0
+CLEAN_S = 5.0 if THOROUGH else 15.0 * PATIENCE
+#: As CLEAN_S, after an executor, a worker or an attempt was lost: the driver must notice that.
+LOST_CLEAN_S = 15.0 * PATIENCE
 #: For a fault that counts requests: no other one is asked again because its answer is late.
 ASKED_ONCE = {"kafka_request_timeout_ms": "60000", "kafka_delivery_timeout_ms": "120000"}
 

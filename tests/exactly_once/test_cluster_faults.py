@@ -17,7 +17,7 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.datasource.standalone_cluster import StandaloneCluster, standalone_cluster
-from tests.exactly_once.harness import FaultyCluster, of_attempt
+from tests.exactly_once.harness import LOST_CLEAN_S, FaultyCluster, of_attempt
 from tests.exactly_once.processes import Driver, executor_of, of_the_checkout, sender_of
 from tests.faults.proxy import Action, Fault, Hit, Side
 from tests.programs import is_running
@@ -96,7 +96,7 @@ def test_a_killed_python_worker_loses_and_doubles_no_row(world, spread):
     fault = when_task_1_sends(world, lambda hit: sender_of(hit).kill())
     run(scenario, spread, fates={"1": {"0": "ABORT"}})
     assert fault.fired == 1
-    assert scenario.assert_clean(settle_s=15.0).visible == 400
+    assert scenario.assert_clean(settle_s=LOST_CLEAN_S).visible == 400
     assert lost_attempts(scenario) == 1
 
 
@@ -145,7 +145,7 @@ def test_a_decommissioned_executor_loses_and_doubles_no_row(world, spread):
     when_task_1_sends(world, decommission)
     run(scenario, spread)
     wait_for(lambda: not is_running(told[0].pid), 120, "the executor to go")
-    assert scenario.assert_clean(settle_s=15.0).visible == 400
+    assert scenario.assert_clean(settle_s=LOST_CLEAN_S).visible == 400
 
 
 def test_a_stage_behind_a_lost_shuffle_loses_and_doubles_no_row(world, spread):
@@ -158,7 +158,7 @@ def test_a_stage_behind_a_lost_shuffle_loses_and_doubles_no_row(world, spread):
     assert fault.fired == 1
     text = spread.log.read_text(errors="replace")
     assert "FetchFailed" in text or "MetadataFetchFailedException" in text, spread.log_tail()
-    assert scenario.assert_clean(settle_s=15.0).visible == 400
+    assert scenario.assert_clean(settle_s=LOST_CLEAN_S).visible == 400
 
 
 def test_a_killed_worker_loses_and_doubles_no_row(standalone, world, spread):
@@ -184,5 +184,5 @@ def test_a_killed_worker_loses_and_doubles_no_row(standalone, world, spread):
     run(scenario, spread, fates={"1": {"0": "ABORT"}})
     assert len(killed) == 3
     standalone.start_worker(hosts[0])  # for the next round
-    assert scenario.assert_clean(settle_s=15.0).visible == 400
+    assert scenario.assert_clean(settle_s=LOST_CLEAN_S).visible == 400
     assert lost_attempts(scenario) >= 1

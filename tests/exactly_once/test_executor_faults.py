@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.datasource.standalone_cluster import StandaloneCluster, standalone_cluster
-from tests.exactly_once.harness import FaultyCluster, of_attempt, of_data
+from tests.exactly_once.harness import LOST_CLEAN_S, FaultyCluster, of_attempt, of_data
 from tests.exactly_once.processes import Driver, executor_of, of_the_checkout
 from tests.faults.proxy import Action, Fault, Hit, Side
 from tests.waiting import LONG_S
@@ -99,7 +99,7 @@ def test_r02_one_of_two_finished_speculative_attempts_is_visible(world, executor
         fault.release()
     answer = executors.answer()
     assert answer["result"] == "OK", answer
-    report = scenario.assert_clean(settle_s=15.0)
+    report = scenario.assert_clean(settle_s=LOST_CLEAN_S)
     assert report.visible == 400
     assert report.aborted >= (1 if bad else 200), "the loser's rows are in the log"
     assert report.letters == (100 if bad else 0)
@@ -142,5 +142,5 @@ def test_an_executor_dead_after_the_last_ack_is_not_visible(world, executors):
     fault = meet_attempt_0(world, Action.PASS, Side.RESPONSE, lambda hit: executor_of(hit).kill())
     executors.succeed("batch", **scenario.batch(fates={"1": {"0": "ABORT"}}))
     assert fault.fired == 1
-    report = scenario.assert_clean(settle_s=15.0)
+    report = scenario.assert_clean(settle_s=LOST_CLEAN_S)
     assert report.aborted > 0

@@ -12,9 +12,9 @@ from tests.exactly_once.both_versions import (
     produce_of_a_dead_attempt_is_late,
 )
 from tests.exactly_once.checker import transactions
-from tests.exactly_once.harness import of_data, variants
+from tests.exactly_once.harness import LOST_CLEAN_S, of_data, variants
 from tests.faults.proxy import Action, Side
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -23,9 +23,10 @@ _DATA_ID = rb"x\.r14[^~]+(?:~[0-9a-fg.]+){3}~[0-9]+"
 
 
 def test_r14_transactions_forgotten_before_commit_fail_the_job(old_world, driver):
-    scenario = old_world.scenario(
-        "r14", **{"kafka.transaction.timeout.ms": "20000", "kafka.max.block.ms": "120000"}
-    )
+    # Two tasks must be prepared, and asked about, within a half of the first one.
+    limits = {"kafka.transaction.timeout.ms": 20_000, "kafka.max.block.ms": 120_000}
+    given = {name: str(int(ms * PATIENCE)) for name, ms in limits.items()}
+    scenario = old_world.scenario("r14", **given)
     asked: set[bytes] = set()
     held = old_world.fault(
         ApiKey.DESCRIBE_TRANSACTIONS,
@@ -59,7 +60,7 @@ def test_r05_a_lost_answer_to_end_txn_of_version_1_is_resolved(old_world, driver
 
 
 def test_r09_a_dead_attempts_produce_of_version_1_joins_nothing(old_world, driver):
-    produce_of_a_dead_attempt_is_late(old_world, driver, "r09-1", settle_s=15.0)
+    produce_of_a_dead_attempt_is_late(old_world, driver, "r09-1", settle_s=LOST_CLEAN_S)
 
 
 def test_with_version_1_a_stream_goes_on_where_it_stopped(old_world, driver):
