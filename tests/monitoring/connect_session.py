@@ -73,7 +73,7 @@ class Session:
         else:
             self.spark.interruptAll()
         writer.join(WAIT_S)
-        wait_for(path.exists, WAIT_S, "the report")
+        wait_for(lambda: path.exists() and path.read_text().endswith("\n"), WAIT_S, "the report")
         (line,) = path.read_text().splitlines()
         report = last_report(self.spark)
         same = report is not None and json.loads(report.json()) == json.loads(line)
