@@ -12,6 +12,7 @@ from pyspark.sql.functions import col, lit
 from spark_kafka_sink.datasource.source import KprodDataSource
 from tests.datasource.exactly_once.queries import run_with
 from tests.datasource.rows import ROWS, values
+from tests.waiting import PATIENCE
 
 
 def test_a_stream_writes_each_batch_once_also_after_a_restart(source, stream, topic, consume):
@@ -34,7 +35,7 @@ def test_a_stream_from_the_rate_source(spark, stream, topic, consume):
         trigger={"processingTime": "200 milliseconds"},
     )
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 60 * PATIENCE
         while sum(progress.numInputRows for progress in query.recentProgress) < 100:
             assert time.monotonic() < deadline
             assert query.exception() is None

@@ -35,6 +35,7 @@ from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.protocol.transaction_requests import end_txn, find_coordinator
 from tests.real_kafka import Consumed, RealKafka, consume_topic
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.broker
 
@@ -89,7 +90,7 @@ def committed(kafka: RealKafka, topic: str) -> list[bytes | None]:
 
 def await_committed(kafka: RealKafka, topic: str, expected: list[bytes]) -> None:
     """The markers are written after EndTxn is answered: within milliseconds."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 30 * PATIENCE
     while (found := committed(kafka, topic)) != expected:
         assert time.monotonic() < deadline, f"{found} in place of {expected}"
 
@@ -99,7 +100,7 @@ def await_no_open_transaction(kafka: RealKafka, topic: str) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
     ends = {}
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 30 * PATIENCE
     while True:
         for isolation in ("read_committed", "read_uncommitted"):
             reader = Consumer(
@@ -172,7 +173,7 @@ def test_many_transactions_follow_each_other_at_once(broker: RealKafka) -> None:
             producer.commit_transaction() if i % 3 else producer.abort_transaction()
     assert len(identities) == 30, "two transactions under one epoch"
     expected = [f"{i}".encode() for i in range(30) if i % 3]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 30 * PATIENCE
     while True:
         found = consume_topic(broker.bootstrap, topic, isolation="read_committed").by_partition()
         if found == dict.fromkeys(range(3), expected):
@@ -233,7 +234,7 @@ def test_a_prepared_transaction_outlives_its_producer(broker: RealKafka, commit:
 
 def test_a_timed_out_transaction_is_an_error_at_its_commit(broker: RealKafka) -> None:
     topic = broker.unique_topic("txn")
-    with new_producer(broker, transaction_timeout_ms=1_500) as producer:
+    with new_producer(broker, transaction_timeout_ms=int(1_500 * PATIENCE)) as producer:
         begun(producer)
         write(producer, topic, 0, values("late"))
         producer.flush()
@@ -341,7 +342,8 @@ def test_what_cannot_be_sent_forbids_the_commit(
     KafkaProducerTest#testCommitTransactionWithSendToInvalidTopic. Abortable; then it goes on.
     """
     topic = kafka.unique_topic("txn-abortable")
-    with new_producer(kafka, topic, max_request_size=10_000, max_block_ms=3000) as producer:
+    limits = {"max_request_size": 10_000, "max_block_ms": int(3_000 * PATIENCE)}
+    with new_producer(kafka, topic, **limits) as producer:
         begun(producer)
         producer.send(ProducerRecord(topic, b"before"))
         assert isinstance(send(producer, topic), kind)
@@ -402,7 +404,7 @@ def test_many_threads_write_one_transaction(kafka: RealKafka, consume: Callable[
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join()
         producer.commit_transaction()
         # A commit is answered before all its markers are written; the next one waits for them.
         producer.begin_transaction()

@@ -18,9 +18,9 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, Producer
 from spark_kafka_sink.protocol.transaction_requests import add_partitions_to_txn
 from tests.fakes.kafka_messages import init_request
 from tests.real_kafka import RealKafka, consume_topic
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = int(30_000 * PATIENCE)
 
 
 def open_transactions(

@@ -41,7 +41,7 @@ from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
 from spark_kafka_sink.transactions.transactional_ids import log_id
 from tests.real_kafka import RealKafka, consume_topic
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 pytestmark = pytest.mark.broker
 
@@ -421,7 +421,7 @@ def test_a_compacted_log_is_read_over_its_holes(
     log = CommitLog(client, topic)
     sessions = [log.open(f"p~k{i}", soon()) for i in range(3)]
     wanted: list[CommitState | None] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 60 * PATIENCE
     number = 0
     while True:
         number += 1

@@ -21,6 +21,7 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.real_kafka import RealKafka, consume_topic
 from tests.simulation.scene import Scene, scene_of
+from tests.waiting import PATIENCE
 
 KEY = "p"
 REPORTS = "reports"
@@ -186,7 +187,8 @@ def test_a_record_by_itself_is_visible_at_once(scene: Scene) -> None:
 
 @pytest.mark.broker
 def test_a_broker_takes_both_kinds_and_a_missing_topic_fails(kafka: RealKafka) -> None:
-    config = parse_producer_config({"bootstrap.servers": kafka.bootstrap, "max.block.ms": "2000"})
+    given = {"bootstrap.servers": kafka.bootstrap, "max.block.ms": int(2_000 * PATIENCE)}
+    config = parse_producer_config(given)
     topic = kafka.unique_topic("reports", 1)
     key = topic.replace("-", "")
     with ExactlyOnceDriver(config, "__kprod_commits") as driver:

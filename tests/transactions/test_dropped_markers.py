@@ -83,9 +83,10 @@ def test_a_commit_without_markers_is_told_and_no_abort_advised(
     with pytest.raises(KafkaTimeoutError, match="whether its rows are visible is not known"):
         stage.operator.commit(report)
     kafka3.node(NODE).thaw()
-    deadline = stage.client.deadline(60_000)
     (left,) = wait_for(
-        lambda: blockers(stage.client, stage.log, stage.topic, deadline), 60, "what hangs"
+        lambda: blockers(stage.client, stage.log, stage.topic, stage.client.deadline(60_000)),
+        60,
+        "what hangs",
     )
     assert left.owner == f"{transaction.transactional_id}, committed without its marker"
     assert "an abort loses its rows" in left.advice

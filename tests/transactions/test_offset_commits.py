@@ -23,11 +23,12 @@ from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from tests.real_kafka import RealKafka
 from tests.secure_kafka import SecureKafka, acl
 from tests.transactions.open_transactions import fence
+from tests.waiting import PATIENCE
 
 # The first run on a machine fetches Kafka 3.9.
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
 
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = int(30_000 * PATIENCE)
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 

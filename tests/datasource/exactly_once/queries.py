@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql.functions import col, raise_error, when
 
+from tests.waiting import PATIENCE
+
 COMMITTED = "read_committed"
 
 
@@ -45,7 +47,7 @@ def numbers(spark, start, end, partitions=2):
 def shows(consume, topic, expected):
     """A read_committed reader sees just these once the markers are there (milliseconds later)."""
     wanted = sorted(str(v).encode() for v in expected)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 60 * PATIENCE
     while (found := sorted(consume(topic, isolation=COMMITTED).values)) != wanted:
         assert time.monotonic() < deadline, f"{found}, and not {wanted}"
 
