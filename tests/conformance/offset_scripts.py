@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from spark_kafka_sink.base.errors import ErrorCode
-from tests.conformance.script import PASSING, Script, error_name
+from tests.conformance.script import PASSING, SHORT_MS, Script, error_name
 
 OFFSET_FETCH, LIST_GROUPS, ADD_OFFSETS, OFFSET_COMMIT = 9, 16, 25, 28
 _UNSTABLE_OFFSET_COMMIT = 88
@@ -187,7 +187,7 @@ def offsets_of_protocol_1(s: Script) -> None:
     commit("it commits offsets", own, {(topic, 0): 9})
     add_offsets(s, "it adds", tid, own, group)
     stored(s, "fenced", group, both, stable=True)
-    own = s.init("a short time-out", tid, timeout=1000, own=newer)
+    own = s.init("a short time-out", tid, timeout=SHORT_MS, own=newer)
     add_offsets(s, "add, and wait", tid, own, group)
     commit("and commit", own, {(topic, 0): 9})
     s.state("timed out", tid, until="CompleteAbort")

@@ -18,9 +18,12 @@ from spark_kafka_sink.base.errors import ErrorCode
 from tests.conformance.raw_batch import CONTROL
 from tests.conformance.worlds import FakeWorld, RealWorld, World
 from tests.fakes.fake_cluster.codec import NAMES, Answer, read, response_entity, write
+from tests.waiting import PATIENCE
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND, VERSIONS = 0, 1, 2, 3, 10, 18
 CREATE, INIT, ADD, END, CONFIGS, PRODUCERS, TRANSACTIONS, LIST = 19, 22, 24, 26, 32, 61, 65, 66
+#: The timeout of a transaction that is to time out; its last request comes earlier.
+SHORT_MS = int(1_500 * PATIENCE)
 #: What passes by itself.
 PASSING = {"CONCURRENT_TRANSACTIONS", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance.raw_batch import TRANSACTIONAL, batch
-from tests.conformance.script import Script
+from tests.conformance.script import SHORT_MS, Script
 
 
 def protocol_1(s: Script) -> None:
@@ -83,7 +83,7 @@ def protocol_1(s: Script) -> None:
     bumped = s.init("its owner goes on", tid, own=newer)
     s.init("its owner again: the answer was lost", tid, own=newer)
     s.init("with somebody else's producer id", tid, own=strange)
-    own = s.init("a short timeout", tid, timeout=1000, own=bumped)
+    own = s.init("a short timeout", tid, timeout=SHORT_MS, own=bumped)
     s.add("add, and wait", tid, own, {topic: [0]})
     produce("and write", own, 0)
     s.state("timed out", tid, until="CompleteAbort")
@@ -152,7 +152,7 @@ def protocol_2(s: Script) -> None:
     end("the fenced one commits", own, commit=True)
     end("the fenced one aborts", own, commit=False)
     produce("the fenced one produces", own, 1)
-    own = s.init("its owner goes on", tid, own=newer, timeout=1000)
+    own = s.init("its owner goes on", tid, own=newer, timeout=SHORT_MS)
     produce("write, and wait", own, 0)
     s.state("timed out", tid, until="CompleteAbort")
     end("commit after the timeout", own, commit=True)
@@ -231,7 +231,7 @@ def late_add_partitions(s: Script) -> None:
     """
     topic, tid = s.topic("late-add"), "late-add"
     s.coordinator(tid)
-    own = s.init("init", tid, timeout=1500)
+    own = s.init("init", tid, timeout=SHORT_MS)
     s.add("add", tid, own, {topic: [0]})
     data = batch(1, own, 0, attributes=TRANSACTIONAL)
     s.produce("write", topic, data, tid=tid, version=11)
