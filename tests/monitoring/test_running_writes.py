@@ -376,6 +376,7 @@ def test_a_batch_that_runs_is_seen_on_the_driver(spark, kafka, streaming, tmp_pa
         over.set()
         looks.join()
     listener.close()
-    assert 0 < max(seen) < 25  # before the batch ended, after which nothing is looked at
+    # Rows of a batch that goes on. (Its last record, of all rows, may come before its end.)
+    assert any(0 < rows < 25 for rows in seen), seen
     assert "of 1 tasks" in file.getvalue()
     assert " rows, " in file.getvalue()
