@@ -20,6 +20,7 @@ from tests.datasource.jobs.audited_writes import (
 )
 from tests.real_kafka import RealKafka
 from tests.secure_kafka import SecureKafka, acl
+from tests.waiting import with_more_time
 
 pytestmark = pytest.mark.broker
 
@@ -123,9 +124,13 @@ def test_an_open_transaction_before_the_last_row_is_open(kafka: RealKafka) -> No
     other = producer_to(kafka)
     send(other, topic, 0, [b"v"])
     report = written(kafka, topic)
-    (found,) = audited(kafka, report, timeout_s=1).partitions
-    assert (found.verdict, found.found) == (AuditVerdict.OPEN, 0)
-    assert "an open transaction hides offset 1 and all after it" in found.reason
+
+    def is_open(limit_ms: int) -> None:
+        (found,) = audited(kafka, report, timeout_s=limit_ms / 1000).partitions
+        assert (found.verdict, found.found) == (AuditVerdict.OPEN, 0)
+        assert "an open transaction hides offset 1 and all after it" in found.reason
+
+    with_more_time(is_open, 1_000)
     committed(other)
     assert audited(kafka, report).verdict is AuditVerdict.COMPLETE
 
