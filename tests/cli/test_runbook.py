@@ -60,7 +60,8 @@ class RunbookCluster:
     def task(self, run: str, number: int) -> KafkaProducer:
         """A task that has written, and is silent since."""
         name = f"orders-sink~{run}~g1.5a0e~{number}"
-        task = task_that_wrote(self.bootstrap, name, "orders", "row", partition=number)
+        long = {"transaction_timeout_ms": "600000"}
+        task = task_that_wrote(self.bootstrap, name, "orders", "row", partition=number, **long)
         return self._stack.enter_context(task)
 
     def state(self, state: CommitState) -> None:
@@ -75,6 +76,7 @@ def stands_still(world: RunbookCluster) -> None:
         {
             "bootstrap.servers": world.bootstrap,
             "transactional.id": "flink-orders-1",
+            "transaction.timeout.ms": 600_000,
             "log_level": 0,
         }
     )
