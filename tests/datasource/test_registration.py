@@ -102,7 +102,7 @@ options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "preflight": 
 rows = spark.readStream.format("rate").load().selectExpr("'v' AS value")
 query = rows.writeStream.format("kprod").options(**options).start()
 try:
-    query.awaitTermination(60)
+    query.awaitTermination(140)
 except Exception as error:
     print(error)
 """

@@ -47,10 +47,11 @@ def test_a_task_that_runs_tells_its_listeners_and_sparks_log(spark, write, topic
     spark.sparkContext.addPyFile(str(module))
 
     def slowly(batches):
-
+        """Goes on when the listener has heard of it, which is after 30 s."""
         for one in batches:
             yield one
-            time.sleep(35)
+            while not heard.exists():
+                time.sleep(0.1)
 
     rows = frame(spark, [("v",)], "value string").coalesce(1)
 
