@@ -15,12 +15,13 @@ from tests.datasource.standalone_cluster import JOB
 from tests.datasource.sums_of_a_write import Load
 from tests.exactly_once.checker import offsets
 from tests.programs import is_python
+from tests.waiting import PATIENCE
 
 MIB = 1024 * 1024
 #: What the figures promise.
 WITHIN = 0.15
 #: The brokers stand still until the worker grows no more.
-STEADY_S = 3.0
+STEADY_S = 3.0 * PATIENCE
 
 # Three brokers, a cluster of Spark's, and two jobs: a minute and a half.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]

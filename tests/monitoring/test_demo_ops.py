@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
@@ -89,7 +89,7 @@ def kill_with_a_produce_request(node):
     the controller (six seconds) ends. At 20 000 rows a second nothing else of the stream has 4 KiB.
     """
     begun = rested = time.monotonic()
-    while time.monotonic() < begun + LONGEST_S:
+    while time.monotonic() < begun + LONGEST_S * PATIENCE:
         node.freeze()
         unfrozen = time.monotonic() + 0.1
         while time.monotonic() < unfrozen:
