@@ -83,8 +83,8 @@ class Codec:
     def parse(
         cls, name: str, *, gzip_level: int = -1, lz4_level: int = 9, zstd_level: int = 3
     ) -> Codec:
-        """Creates the codec for ``name``, a value of ``compression.type`` in upper or lower case,
-        and for the values of the three options for levels.
+        """Creates the codec ``name`` with its compression level. ``name`` is a value of
+        ``compression.type``, in upper or lower case.
         """
         kind = CompressionType[name.upper()]
         levels = {

@@ -136,8 +136,8 @@ def check_executors(
     """Runs the steps of the check in Spark tasks. Returns a :class:`HostCheck` for each host,
     sorted by the names of the hosts.
 
-    Each task runs the steps with a result that depends on the machine. With ``whole``, one of the
-    tasks runs all steps. If the Spark job can't run, the result has one failed step.
+    Each task runs only the steps whose result depends on the machine. If ``whole`` is True, one of
+    the tasks runs all steps. If the Spark job can't run, the result has one failed step.
     """
     try:
         found = _collect(spark, config, timeout_ms, whole=whole)

@@ -6,9 +6,9 @@ This module checks the transactions in the commit messages, and calls
 
 To commit or abort a stream's micro-batch, Spark passes only the options, the commit messages and
 the micro-batch's id. So the run id and the query id come from the messages. The messages also have
-the generation that the commit log had at planning, a number that grows with each take-over by
-another run. If an abort gets no message, the open transactions are found by the driver's token,
-which is a part of each transactional id (``driver_identity``).
+the commit log's generation at the time of planning. The generation is a number that grows each time
+another run takes over. If an abort gets no message, the open transactions are found by the driver's
+token, which is a part of each transactional id (``driver_identity``).
 """
 
 from __future__ import annotations

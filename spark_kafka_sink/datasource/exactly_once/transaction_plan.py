@@ -231,8 +231,8 @@ def check_run(key: str, run: str, state: CommitState) -> None:
     commit log. ``run`` is the id of this run.
 
     * CommitError: the state shows that no other run has taken over the key, so the run was aborted.
-    * SupersededError: the state does not show whether another run has taken over the key, or the
-      run was aborted. The message names both possible causes.
+    * SupersededError: either another run has taken over the key, or this run was aborted. The state
+      does not show which. So the message names both causes.
     """
     if state.standing(run) is Standing.SUPERSEDED:
         if state.newest_run == run:

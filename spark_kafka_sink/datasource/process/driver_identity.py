@@ -5,8 +5,8 @@ neither the run id nor the query id. If all tasks of a batch were killed, the ab
 message, and so no list of the batch's open transactions. But these processes have two things in
 common: their ancestor process, which is the driver's JVM, and the options of the write. The token
 is a hash of both (:func:`driver_token`), and is a part of each transactional id of a stream
-(``exactly_once/transactional_producers.py``). Such an abort ends all open transactions with the
-token in their ids.
+(``exactly_once/transactional_producers.py``). An abort without a commit message ends all open
+transactions that have the token in their ids.
 """
 
 from __future__ import annotations

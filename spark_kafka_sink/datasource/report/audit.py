@@ -141,10 +141,10 @@ def audit_over(
     until_ms: int = NEVER,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Runs an audit over the connections of ``client``. If ``seed`` is not None, only a sample is
-    read, and ``seed`` determines its places. ``until_ms`` is the time when the audit ends, by the
-    clock of ``client``. For each topic, ``progress`` is called with the number of the offsets that
-    are read, and with the number of all offsets to read.
+    """Runs an audit over the connections of ``client``. If ``seed`` is not None, the audit reads
+    only a sample of the offsets, and ``seed`` determines which. ``until_ms`` is the time when the
+    audit ends, by the clock of ``client``. For each topic, ``progress`` is called with the number
+    of offsets that were read so far, and with the number of all offsets to read.
     """
     here = client.describe_topics((), allow_auto_topic_creation=False).cluster_id
     if None not in (claims.cluster_id, here) and claims.cluster_id != here:

@@ -128,8 +128,8 @@ class FailedAttempts:
         """Stores the report of a failed attempt. Called in the task. Never raises.
 
         Stores nothing on a machine that has no access to the driver's directories. Also stores
-        nothing if the directories no longer exist: another task has then failed the batch, and the
-        driver has already created the batch's report.
+        nothing if these directories no longer exist. In that case the batch has already failed
+        because of another task, and the driver has created the batch's report.
         """
         task = attempt.slowest_task
         number = "" if task is None else f"{task.partition}-{task.attempt}"

@@ -101,7 +101,8 @@ class SchemaCache:
 
     def is_first_use(self) -> bool:
         """Whether the stored response is used for the first time since the registry last responded.
-        Each call of this method counts as a use, also in this user's other processes.
+        Each call of this method counts as a use. Calls in other processes of the same user of the
+        operating system count, too.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:

@@ -208,8 +208,8 @@ class _InFlight(Generic[BatchT]):
     """A batch that has a sequence number and no outcome yet. Each time the batch is sent, another
     copy of the batch may reach the broker.
 
-    * ``left_as_head``: True if no earlier batch of the partition was in flight or had to be sent
-      again when this batch was last sent.
+    * ``left_as_head``: True if this batch, when it was last sent, was the partition's first: no
+      earlier batch was in flight, and none waited to be sent again.
     * ``resent``: True if the batch was sent again, or was split from a batch that was sent.
     * ``in_doubt``: True if a copy may be in the log, although the batch is not acknowledged.
     * ``unanswered``: True if one copy got no response. The broker may still append this copy.

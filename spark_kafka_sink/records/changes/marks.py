@@ -106,7 +106,7 @@ def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
 
 def note_changes(batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows) -> None:
     """Finds the changes in ``batch`` that can't be sent, and adds them to ``bad``. If ``bad``
-    collects no rows, raises DataError for the first change that can't be sent.
+    was created so that it collects no rows, raises DataError for the first such change.
 
     ``batch`` has the column of marks (numbers that mean a record, a tombstone, or the reason why
     the change can't be sent). Does nothing if the rows are not changes.
