@@ -97,11 +97,11 @@ from spark_kafka_sink.transactions.steps import (
 )
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, is_once, parse
 
-#: If other processes keep opening a key, this process opens the key at least so often, even if
-#: max.block.ms is over.
+#: If other processes keep opening a key, this process opens the key at least this number of times,
+#: even if max.block.ms is over.
 MOST_OPENINGS: Final = 5
-#: The same number while the outcome of a write is unknown: the next attempt finds the outcome, and
-#: may write, too.
+#: If it is unknown whether a write is in the log, this process opens the key at least this number
+#: of times, even if max.block.ms is over. Each opening may show whether the log has the write.
 MOST_UNCLEAR: Final = 3
 #: The longest pause while a partition has no leader.
 LEADER_MS: Final = 500
@@ -158,9 +158,10 @@ def decides_next(goal: Goal, view: View) -> bool:
     session again only if this function returns True, because only a write shows whether another
     process has fenced the session.
 
-    The function returns False for a batch with a report or with offsets. The driver's own
-    transactions, which have them, are prepared before the decision. So the fence would be found too
-    late: the batch may be done by then, and an error of the report's topic would hide that.
+    The function returns False for a batch with a report or with offsets. Before the decision, the
+    driver prepares transactions of its own, which contain the report and the offsets. If the
+    session is fenced, this would be noticed only after that. By then another process may have
+    committed the batch, and an error of the report's topic would hide that.
     """
     if isinstance(goal, CommitBatch) and goal.batch.report is None and goal.batch.offsets is None:
         view = replace(view, own=())  # there are none to prepare
@@ -171,9 +172,9 @@ def decides_next(goal: Goal, view: View) -> bool:
 
 
 def a_step_has_failed(goal: Goal, view: View) -> Step | None:
-    """If a step has failed, the key is opened again, or the commit, abort or command fails. Without
-    a second opening, a driver that has lost the key to another driver could still stop this other
-    driver::
+    """If a step has failed, the key is opened again, or the commit, abort or command fails. A
+    driver that was fenced opens the key again, because the driver that has fenced it may itself be
+    superseded, and stop::
 
         B opens the log, and finds that it may take over
         A, stalled until now, opens the log: B is fenced
@@ -198,16 +199,14 @@ def a_step_has_failed(goal: Goal, view: View) -> Step | None:
 
 
 def the_key_is_not_open(_: Goal, view: View) -> Step | None:
-    """The key is opened: InitProducerId fences every earlier writer of the key, and the process
-    reads the key's state.
+    """If this process does not have the key open, it opens the key: InitProducerId fences every
+    earlier writer of the key, and then the process reads the key's state.
     """
     return None if view.is_open else Open()
 
 
 def it_is_over(_: Goal, __: View) -> Step | None:
-    """No other row applies, so nothing is left to do: the call or the command returns its
-    result.
-    """
+    """If no other row applies, nothing is left to do: the call or command returns its result."""
     return Return()
 
 
@@ -215,7 +214,7 @@ def it_is_over(_: Goal, __: View) -> Step | None:
 
 
 def the_key_is_not_read(_: RollForward, view: View) -> Step | None:
-    """The state of the key is read. This fences no driver."""
+    """If the state of the key is not known yet, it is read. The read fences no driver."""
     return None if view.is_read or view.is_open else Read()
 
 
@@ -234,11 +233,11 @@ def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | N
 
 
 def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
-    """The transactions of the decided batch are all committed, or all aborted. Then the result is
-    written to the log. If all are committed, the result is DONE. If all are aborted, the result is
-    the state before the decision. If brokers have aborted only some of them, the result is the list
-    `lost` of these transactions. If the log already has such a list, or if an outcome stays
-    unknown, the call fails.
+    """If a batch is decided, all its transactions are committed, or all are aborted. Then the
+    result is written to the log: DONE if all are committed, or the state before the decision if all
+    are aborted. Brokers may have aborted some of the transactions although others are committed. In
+    that case the result is the list `lost` of the aborted transactions. If the log already has such
+    a list, or if an outcome stays unknown, the call fails.
     """
     decision = view.state.decision
     if decision is None:
@@ -279,9 +278,10 @@ def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
     """If the commit has succeeded, the open transactions of its run are aborted, and also the open
     transactions of all superseded runs, which can't commit any more. Then the commit returns. A
     write of a block aborts no transaction, because its batch is not over. The commit of a version
-    (txnVersion) first aborts only the open transactions of other superseded runs. If this commit
-    has decided the version, and its own run has open transactions, the commit adds the run to the
-    list `superseded` in the state of the key, and then aborts these transactions.
+    (txnVersion) has two steps. First it aborts the open transactions of superseded runs, but none
+    of its own run. Second, if it has decided the version, and its own run has open transactions, it
+    adds the run to the list `superseded` in the state of the key, and then aborts these
+    transactions.
 
     Another thread of the driver may write the next version in the same run. Without the entry in
     the list, this could happen::
@@ -362,10 +362,10 @@ def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
 
 
 def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
-    """If the log has a decision that this commit did not write, the decision's transactions are all
-    committed, or all aborted, as at the start of a driver. If these transactions can't be ended,
-    and the decision belongs to another batch, the commit fails, and no row of the commit's own
-    batch is visible.
+    """If the log has a decision that this commit did not write, the commit first ends this
+    decision: the decision's transactions are all committed, or all aborted, as in a planning. If
+    these transactions can't be ended, and the decision belongs to another batch, the commit fails,
+    and no row of the commit's own batch is visible.
     """
     decision = view.state.decision
     if decision is None:
@@ -405,18 +405,19 @@ def it_is_a_write_of_a_block(goal: CommitBatch, view: View) -> Step | None:
 
 
 def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
-    """The driver's own transactions are prepared. DECIDED is produced to the log, with this run as
-    the owner of the key. Then all transactions are checked, and then the write of DECIDED is
-    committed: commits of the earlier owner are refused from then on. A batch without transactions
-    is written as done. A txnVersion without transactions is not written, because rows of this
-    version may come later.
+    """If no earlier row applies, the batch is decided. First the driver's own transactions are
+    prepared. Then DECIDED is produced to the log, with this run as the owner of the key. Then all
+    transactions are checked. Then the write of DECIDED is committed: from then on, commits of the
+    earlier owner are refused. A batch without transactions is written as done. Exception: a
+    txnVersion without transactions is not written, because rows of this version may come later.
     """
     state = _taken_over(goal, view)
     decision = decision_of(goal.batch, state)
     if isinstance(decision, Refuse):
         return decision
     if view.own is None:
-        # Threads of one run commit versions: of two that choose one id, one aborts the other's.
+        # Threads of one run may commit versions at the same time. If two of them chose one id, one
+        # thread would abort the transaction of the other thread.
         is_shared = goal.owner.numbering is Numbering.VERSIONS
         return PrepareOwn(0, view.name if is_shared else "")
     decision = replace(decision, transactions=decision.transactions + view.own)
@@ -464,9 +465,10 @@ def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
-    """The run is added to the list `superseded` in the state of the key, so no later commit of the
-    run can write a decision. This is done even if another thread of the run has decided a batch
-    with this number, because that decision may be undone later.
+    """If the run of the batch is not superseded yet, it is added to the list `superseded` in the
+    state of the key, so no later commit of the run can write a decision. The run is added even if
+    another thread of the run has decided a batch with this number, because that decision may be
+    undone later.
 
     Spark may call abort while a commit of the same batch still runs, for example if a user stopped
     a query that hung. Opening the key fences a commit that has opened the key earlier than this
@@ -488,17 +490,18 @@ def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
-    """The open transactions of the batch are aborted. All of them stay open if a coordinator can't
-    describe one of them. A transaction stays open if one of its partitions has no leader.
+    """If the prepared transactions of the batch may be open, they are aborted. If a coordinator
+    can't describe one of them, all of them stay open. If a partition of a transaction has no
+    leader, only this transaction stays open.
     """
     return AbortAll(goal.transactions) if view.is_aborted is None else None
 
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
-    """All other open transactions of this run are aborted, except for transactions that the run has
-    planned since, and transactions that a decision names. The open transactions of superseded runs
-    are aborted, too: these runs can't commit any more. A driver that completes a batch of an
-    earlier driver leaves such transactions open.
+    """If the abort has not looked for other open transactions yet, it aborts those of this run.
+    Exceptions: transactions that the run has planned since, and transactions that a decision names.
+    The open transactions of superseded runs are aborted, too: these runs can't commit any more. A
+    planning that ends the decided batch of an earlier driver does not abort them.
     """
     owner = goal.owner
     if view.sweeps:
@@ -520,9 +523,9 @@ def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
 
 def nothing_will_follow_it(goal: AbortBatch, view: View) -> Step | None:
     """If the batch of a job without txnAppId is completely aborted, the key of the job is removed,
-    because such a job is never repeated. If the batch is decided or done, the key stays. A commit
-    of such a job also removes the key. So a missing key does not show whether the rows of the job
-    are visible.
+    because such a job is never repeated. If the log has the batch as decided or done, the abort
+    does not remove the key. The job's own commit also removes the key. So a missing key does not
+    show whether the rows of the job are visible.
     """
     is_once = goal.owner.numbering is Numbering.ONCE
     has_rows = view.state.decision is not None or view.state.last_done != NOTHING_DONE
@@ -548,9 +551,10 @@ ABORT: Final = (
 
 
 def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
-    """The abort searches for the open transactions of the batch, except for transactions that a
-    decision names. If the abort finds none, it searches once more after Spark has killed the tasks.
-    Until then, a task that had no transaction during the first search may open one.
+    """If the abort has found no open transaction of the batch yet, it searches for them, except for
+    transactions that a decision names. If the first search finds none, the abort searches once more
+    after Spark has killed the tasks. Until then, a task that had no transaction during the first
+    search may open one.
     """
     if _undecided(view) or view.searches > 1:
         return None
@@ -558,8 +562,8 @@ def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
 
 
 def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """If each open transaction of the batch is named by a decision, or if there is none, the abort
-    ends without a write to the log.
+    """If the batch has no open transaction, or only open transactions that a decision names, the
+    abort ends without a write to the log.
     """
     return None if _undecided(view) else Return()
 
@@ -575,12 +579,13 @@ def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
 
 
 def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """The open transactions of the batch are aborted, and also the open transactions of all
+    """If the batch has open transactions, they are aborted, and also the open transactions of all
     superseded runs. The commit log refuses every commit of a superseded run. Tasks that still run
     can open new transactions. So after Spark has had time to kill the tasks, the transactions that
     are open then are aborted too.
     """
-    # (Of a later plan: the log has lost records, and a state does not judge it.)
+    # (If a run is still not superseded, it planned at a later generation than the state has: the
+    # log has lost records.)
     late = frozenset(one for one in _undecided(view) if not _is_superseded(one, view.state))
     runs, planned = frozenset(one.run for one in late), max((i.planned for i in late), default=0)
     is_second = view.sweeps > 0
@@ -673,9 +678,9 @@ def the_decision_has_changed(goal: Resolve, view: View) -> Step | None:
 
 
 def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
-    """The open transactions of the batch are ended, because no driver would end them later. They
-    are committed if the operator wants the batch to count as done, and aborted if the batch is to
-    be written again.
+    """If the command has not ended the open transactions of the batch yet, it ends them, because no
+    driver would end them after the resolution. They are committed if the operator wants the batch
+    to count as done, and aborted if the batch is to be written again.
     """
     if view.contrary is not None or view.state.decision is None:
         return None
@@ -683,8 +688,9 @@ def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
 
 
 def some_contradict_it(goal: Resolve, view: View) -> Step | None:
-    """The command fails if some transactions can't be ended as the operator wants, or have ended in
-    the opposite way since the operator saw them.
+    """The command fails if a transaction can't be ended as the operator wants. It also fails if,
+    since the operator saw a transaction, it was aborted but is to be committed, or was committed
+    but is to be aborted.
     """
     if not view.contrary:
         return None
@@ -873,7 +879,8 @@ def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
     how, step, error = failed.how, failed.step, failed.error
     is_unclear, is_shut_out = how is Failure.UNCLEAR, how is Failure.SHUT_OUT
     batch = goal.batch if isinstance(goal, CommitBatch) else None
-    # (A write of a block that is done was visible before, whether or not it is recorded again.)
+    # (If the block of a write is done, its rows are visible already. Then it does not matter
+    # whether the write is recorded again.)
     is_new = batch is not None and batch.number > view.state.last_done
     if batch is not None and batch.is_recorded_only and is_unclear and is_new:
         return refused(NotRecorded(batch.number, error))
@@ -885,18 +892,18 @@ def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
         fate = Fate.NOT_ENDED
     elif isinstance(step, Write):
         fate = _FATES.get(step.why)
-    # (A step whose write is not unclear may already know that the outcome is unknown.)
+    # (The error itself may say that the batch is committed in part, or has an unknown outcome.)
     is_known = not is_unclear and isinstance(error, CommitOutcomeUnknownError | PartialCommitError)
     is_end = not is_known and not (is_shut_out and batch is not None)
     if decision is not None and fate is not None and is_end:
         return _not_finished(batch, view, not_finished(decision, fate, error), error)
-    # (A damaged log does not show whether it has a decision that was tried.)
+    # (A damaged log does not show whether it has the decision that this commit tried to write.)
     is_clear = isinstance(error, BatchError) and not isinstance(error, CommitLogError)
     if not is_clear or is_shut_out:
         if view.decided is not None and view.tried is not None:
             return not_finished(view.decided, Fate.NOT_ENDED, error)
         if view.tried is not None:
-            # A log without it may have been read from a deposed leader.
+            # Even if the log was read without this decision: a deposed leader may have returned it.
             return perhaps_decided(view.tried, error)
         if isinstance(step, Decide) and isinstance(error, KafkaTimeoutError):
             assert step.state.decision is not None
@@ -937,29 +944,32 @@ def _end(
     if set(ended.lost) == set(decision.ids):
         return Write(state.undone(), Writing.UNDONE)
     left = ended.unknown + ended.unclear
-    # (If none is known to be committed, all may yet be aborted: nothing would be visible in part.
-    # If one may still be open, it is to be committed first: `lost` names all that are lost.)
+    # (`lost` is written only if a transaction is known to be committed. Otherwise all may be
+    # aborted in the end, and no part of the batch would be visible. It is not written while a
+    # transaction may be open, because it names all lost transactions.)
     is_shown = len(ended.lost + left) < len(decision.ids)
     if ended.lost and is_shown and not ended.unclear:
         return Write(state.partly_lost(ended.lost), Writing.LOST)
     if left:
-        # With ids that were used since, it may be done (another thread, a deposed leader).
+        # The batch may be done, and its ids used again since: another thread has ended the batch,
+        # or a deposed leader has returned an old state. The write of the state shows that.
         if ended.unknown and not ended.is_confirmed:
             return Write(state, Writing.CONFIRMED)
         reason = OutcomeUnknown(decision.number, len(decision.ids), left, ended)
         return Refuse(Commit.UNKNOWN, reason)
     if not is_ours:
         return Write(state.finished(), Writing.DONE)
-    # A failure must not fail the commit: a repeated job would duplicate its rows. The next planning
-    # commits again, which changes nothing, and records it.
+    # If this write fails, the commit still succeeds: a repeated job would duplicate its rows. The
+    # next planning sends EndTxn(commit) again, which changes nothing, and writes DONE.
     is_once = isinstance(goal, CommitBatch) and goal.owner.numbering is Numbering.ONCE
     done = None if is_once else state.finished()
     return Write(done, Writing.DONE, Commit.COMMITTED, may_fail=True)
 
 
 def _drop(goal: CommitBatch, view: View) -> Step:
-    """The next step of a commit whose batch number is already done. If the done batch is the same
-    batch, the new transactions are aborted. If it is a different batch, the commit fails.
+    """The next step of a commit if a batch with the commit's number is already done. If the commit
+    only repeats the done batch, the new transactions are aborted, because the rows are visible
+    already. If the commit's batch differs from the done batch, the commit fails.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = done_refusal(batch, state, view.name)
@@ -967,7 +977,8 @@ def _drop(goal: CommitBatch, view: View) -> Step:
         return refusal
     if view.is_aborted is None:
         return AbortAll((*batch.transactions, *view.prepared))
-    # Others don't take over: the runs that such a state lists as superseded may decide.
+    # A dropped batch of a stream or a job does not take over. The owner of the key may be about to
+    # decide, and the sweep must not take the owner for superseded.
     if owner.numbering is Numbering.MICRO_BATCHES:
         # The query id may be unknown. Two queries with one name and equal payloads would keep
         # dropping each other's batches; taking over stops the other one.
