@@ -53,9 +53,9 @@ from spark_kafka_sink.transactions.commit_state import CommitState, LogChangedEr
 from spark_kafka_sink.transactions.lease import lease_ms
 from spark_kafka_sink.transactions.transactional_ids import log_id
 
-#: Partitions of a topic that is created here. Keys hash over the first PARTITIONS only, and are all
-#: in partition 0 of a topic with fewer, so that adding partitions moves no key. (Only growing a
-#: smaller topic up to this number does.)
+#: The number of partitions of a topic that is created here. If a topic has more partitions, only
+#: the first PARTITIONS are used. If it has fewer, only partition 0 is used. So new partitions of a
+#: topic move no key, unless a topic with fewer partitions grows to PARTITIONS or more.
 PARTITIONS: Final = 16
 _CONFIGS: Final = {
     "cleanup.policy": "compact",
@@ -63,12 +63,14 @@ _CONFIGS: Final = {
     "segment.ms": str(60 * 60 * 1000),
     "min.cleanable.dirty.ratio": "0.1",
 }
-#: Snapshots that are kept.
+#: The maximum number of snapshots that are kept.
 _MOST_SNAPSHOTS: Final = 1000
-#: A snapshot that was not read for longer may lack a tombstone, which compaction removes after
-#: delete.retention.ms (a day by default). Then the partition is read from its beginning.
+#: The maximum age of a snapshot that is used again. Compaction removes a tombstone after
+#: delete.retention.ms (a day by default), so a read from an old snapshot could miss the tombstone.
+#: If the snapshot is older, the partition is read from its beginning.
 _SNAPSHOT_MS: Final = 60 * 60 * 1000
-#: How long a key stays open for the next commit of this process, and how many do.
+#: The time for which a session is stored for the next commit of this process, and the maximum
+#: number of such sessions.
 _KEPT_MS: Final = 60_000
 _MOST_KEPT: Final = 100
 #: How long a read waits for the markers of a write that has just ended.
@@ -103,12 +105,14 @@ class CommitLog:
     ) -> None:
         self._client = client
         self._topic = topic
-        #: By the topic's id and key, the most recently used last, each with the time of its read.
+        #: Each snapshot with the time of its read, by the topic's id and the key. The most recently
+        #: used snapshot is the last.
         self._snapshots: dict[tuple[bytes, bytes], tuple[LogSnapshot, int]] = {}
         #: Ids of topics whose configs were checked.
         self._checked: set[bytes] = set()
         self._piece_bytes = piece_bytes
-        #: The open keys of commits that have succeeded, each with the topic's id, and until when.
+        #: The sessions of commits that have succeeded, by key. Each has the topic's id, and the
+        #: time until which the session may be used again.
         self._kept: dict[str, tuple[LogSession, bytes | None, int]] = {}
         self._rights = (
             f"DESCRIBE, READ and WRITE on the topic '{topic}' (commitLogTopic), and CREATE while "
@@ -227,7 +231,7 @@ class CommitLog:
                 tp, name, end, first_offset, deadline_ms
             ):
                 return True
-            self._snapshots.clear()  # what a deposed leader has returned
+            self._snapshots.clear()  # a deposed leader may have returned them
             return False
 
         return snapshot, writer, is_newest
@@ -387,9 +391,10 @@ class CommitLog:
     def _check(self, deadline_ms: int) -> None:
         """Checks the topic's configs, because some configs can lose decisions.
 
-        Raises ConfigError if cleanup.policy is not ``compact``. Only warns about unclean leader
-        election, and about a single (in-sync) replica. Checks nothing if the principal may not read
-        the configs.
+        Raises ConfigError if cleanup.policy is not ``compact``. Logs a warning if unclean leader
+        election is enabled, or if a cluster of several brokers has the topic with only one replica
+        or with min.insync.replicas=1. If the principal may not read the configs, the check of the
+        configs is omitted.
         """
         names = ("cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable")
         found = self._client.topic_configs((self._topic,), names, deadline_ms)[self._topic]
@@ -454,7 +459,7 @@ class LogSession:
         is_newest: Callable[[int, int], bool],
         piece_bytes: int,
     ) -> None:
-        #: A write that is not ended for so long is aborted.
+        #: If a write is not ended within this time, a broker aborts it.
         self.lease_ms = writer.timeout_ms
         self.key = key
         self._is_newest: Callable[[int, int], bool] | None = is_newest
@@ -483,10 +488,10 @@ class LogSession:
         """Replaces the state of the key durably, in one transaction of the log. If ``state`` is
         None, removes the key.
 
-        Writes at least one record. Records that would not change are not written again.
-        ``check`` is called when the records are in the log, but not committed yet. If ``check``
-        raises an exception, the records are not committed. If this process stops before it ends the
-        transaction, a broker aborts the transaction after a timeout of seconds (``lease_ms``).
+        Writes at least one record. Records that would not change are not written again. ``check``
+        is called when the records are in the log, but not committed yet. If ``check`` raises an
+        exception, the records are not committed. If this process stops before it ends the
+        transaction, a broker aborts the transaction after ``lease_ms``, which is a few seconds.
 
         Raises one of these errors:
 

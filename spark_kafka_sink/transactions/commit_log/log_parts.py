@@ -1,8 +1,9 @@
 """The format of a state in the commit log: the keys and the values of its records.
 
-A state consists of *documents*. One document is the state itself. The writes in a
-``spark_kafka_sink.transaction`` block are decided together, and each write that was recorded has a
-document of its own. A large document is split into several records.
+The log has the state of a key in one or more *documents*. The main document has the state without
+recorded writes. A recorded write is one write of a ``spark_kafka_sink.transaction`` block, recorded
+before all writes of the block are decided together. Each recorded write has a document of its own.
+A large document is split into several records.
 
 This module has pure functions from documents to records and back. docs/design/commit-protocol.md
 ("The topic") describes the format. ``transactions/commit_state.py`` has the content of a document.
@@ -16,9 +17,10 @@ from typing import Final
 
 from spark_kafka_sink.base.errors import CommitLogError
 
-#: Bytes of a document in one record. A topic takes 1 MiB by default.
+#: The maximum number of bytes of a document in one record. By default a topic accepts record
+#: batches of at most 1 MiB.
 PIECE_BYTES: Final = 512 * 1024
-#: Three integers with their names, in bytes.
+#: The maximum length of the line of JSON at the beginning of a piece: three integers with names.
 _LONGEST_LINE: Final = 200
 _PIECE: Final = b'{"part":'
 
@@ -31,12 +33,12 @@ def key_of(record_key: bytes) -> bytes:
 
 
 def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Returns the documents of a state, by record key. If a document is split into several records,
-    this is the key of its first record.
+    """Returns the documents of a key, by record key. If a document is split into several records,
+    its record key here is the key of its first record.
 
-    For the key ``b"orders"``, the record key of ``state`` is ``b"orders"``. ``parts`` are the
-    recorded writes of a ``spark_kafka_sink.transaction`` block. Their record keys are
-    ``b"orders#w0"``, ``b"orders#w1"`` and so on. If ``state`` is None, the result has only
+    For the key ``b"orders"``, the record key of the main document ``state`` is ``b"orders"``.
+    ``parts`` are the recorded writes of a ``spark_kafka_sink.transaction`` block. Their record keys
+    are ``b"orders#w0"``, ``b"orders#w1"`` and so on. If ``state`` is None, the result has only
     ``parts``.
     """
     named = {} if state is None else {key: state}
@@ -90,7 +92,7 @@ def cut(
     split, each record contains this number, so that :func:`join` does not join records of different
     writes.
     """
-    # (A document with the beginning of a split record would be read as a split record.)
+    # (If a small document begins with the bytes of a piece, it would be read as a piece.)
     if len(document) <= limit and not document.startswith(_PIECE):
         return {name: document}
     count = -(-len(document) // limit)
@@ -106,8 +108,8 @@ def join(name: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
     """Joins the records of the document ``name``: the inverse of :func:`cut`. Returns None if there
     is no record with the key ``name``.
 
-    Raises CommitLogError if another record of the document is missing, or was written by another
-    program.
+    Raises CommitLogError if the first record shows that the document has more records, and one of
+    them is missing or was written by another program.
     """
     return _read(name, records)[0]
 
@@ -125,7 +127,8 @@ def _read(name: bytes, records: Mapping[bytes, bytes]) -> tuple[bytes | None, se
         record_key = _piece_key(name, len(pieces))
         try:
             line, _, data = records[record_key].partition(b"\n")
-            # Our line is short; other content may be nested more deeply than the parser allows.
+            # Only the beginning is parsed, because a line of this package is short. Content of
+            # another program may be nested more deeply than the parser allows.
             fields = json.loads(line[:_LONGEST_LINE])
             found = (int(fields["part"]), int(fields["of"]), int(fields["revision"]))
         except (KeyError, ValueError, TypeError, OverflowError):

@@ -39,7 +39,8 @@ from spark_kafka_sink.records.log_records import ControlType, ReadBatch, read_ba
 from spark_kafka_sink.transactions.commit_log.log_parts import key_of
 from spark_kafka_sink.transactions.transactional_ids import SEPARATOR
 
-#: Bytes of a batch's records. Ours have at most half of that (``log_parts.PIECE_BYTES``).
+#: The maximum number of bytes of a batch's records. Batches of this package have less than half
+#: of that (``log_parts.PIECE_BYTES``).
 _MOST_KEPT: Final = 2 * 1024 * 1024
 
 
@@ -99,11 +100,11 @@ class LogReader:
         Only records that ``wanted`` selects are kept. Raises KafkaTimeoutError if the leader does
         not respond in time, and CommitLogError for a batch that can't be read (:class:`KeyFilter`).
         """
-        # (Also of an empty log: a missing right to READ is an error now, not at the first start
-        # that finds a record.)
+        # (An empty log gets a Fetch, too. So a missing right to READ is an error now, and not only
+        # at the first start that finds a record.)
         end, fetched = self._reader.end_and_fetch(tp, snapshot.next_offset, deadline_ms)
         if snapshot.next_offset > end:
-            snapshot, fetched = LogSnapshot(), None  # truncated meanwhile: an unclean election
+            snapshot, fetched = LogSnapshot(), None  # an unclean election has truncated the log
         try:
             return self._read_up_to(tp, wanted, snapshot, end, deadline_ms, fetched)
         except _CutOffError:

@@ -45,13 +45,15 @@ from spark_kafka_sink.transactions.driver_transactions import add_partition_call
 
 ResponseT = TypeVar("ResponseT")
 
-#: Version 2 returns INVALID_TXN_STATE for a transaction that another InitProducerId, or its
-#: timeout, has just aborted. Reopening the log shows which.
+#: The errors of a writer that another process may have fenced. With version 2, INVALID_TXN_STATE
+#: means that another process's InitProducerId or the timeout has just aborted the transaction. If
+#: the process opens the key again, the state shows which of the two it was.
 _FENCED: Final = (ProducerFencedError, InvalidTxnStateError)
-#: The retried error of EndTxn after which nothing was done. (NOT_COORDINATOR is not: a coordinator
-#: that is deposed while it writes returns it for a record that may survive.)
+#: The only retriable error of EndTxn that means that the coordinator has written nothing. (After
+#: NOT_COORDINATOR, the coordinator may have written the end: it may have been deposed during the
+#: write, and its record may survive.)
 _NOTHING_HAPPENED: Final = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-#: How long after EndTxn its markers are polled for, in ms.
+#: How long after EndTxn the writer looks for the markers of the transaction, in ms.
 _MARKERS_MS: Final = 50
 #: How long a failed write may take to abort its transaction.
 _ABORT_MS: Final = 1_000
@@ -75,9 +77,10 @@ class LogWriter:
     timeout_ms: int
     rights: str
     _failed: bool = False
-    #: ``producer`` was used for a transaction that is committed.
+    #: True if ``producer`` was used for a committed transaction, so that the next transaction needs
+    #: another producer id or epoch.
     _used: bool = False
-    #: Requests of the current write that got no response.
+    #: The number of requests of the current write that got no response.
     _unanswered: int = 0
     _ended_ms: int = 0
     _first_offset: int = -1
@@ -110,8 +113,8 @@ class LogWriter:
             raise IllegalStateError(
                 f"'{self.id}' of the commit log: a write failed; open the key again"
             )
-        self._failed = True  # until it has succeeded
-        self._unanswered = 0  # (a late request of an earlier write has an old epoch)
+        self._failed = True  # set to False again when the write has succeeded
+        self._unanswered = 0  # (requests of earlier writes do no harm: their epoch is old)
         if self._used:
             try:
                 self.producer = self.client.init_producer_id(
@@ -126,7 +129,7 @@ class LogWriter:
             else:
                 self._await_markers(deadline_ms)
             sequence = 0
-            # (Small enough for a topic's max.message.bytes.)
+            # (Each batch is below the topic's max.message.bytes.)
             batches = by_size(records.items(), lambda r: len(r[0]) + len(r[1] or b""), PIECE_BYTES)
             for batch in batches:
                 self._produce(batch, sequence, deadline_ms)
@@ -136,7 +139,8 @@ class LogWriter:
         except KafkaError:
             if self._unanswered == 0:
                 self._abort(deadline_ms)
-            # Otherwise an abort might overtake a Produce that is still in flight.
+            # (If a request got no response, nothing is aborted here: the abort might overtake a
+            # Produce that is still in flight.)
             raise
         try:
             if 0 <= self._first_offset < self._next_offset:
