@@ -76,9 +76,9 @@ def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
 
 
 def _named(ids: Sequence[str], key: str) -> str:
-    """Returns the arguments with which ``kprod txn abort`` finds the transactions ``ids``: the
-    prefix of ``key``, and the run that wrote all of them. If the first id is not the id of a task,
-    returns this id.
+    """Returns arguments of ``kprod txn abort`` for transactions that one run wrote: the prefix of
+    ``key``, and the run. ``ids`` has the ids of the transactions. If the first id is not the id of
+    a task, returns this id as the argument.
     """
     found = parse(ids[0])
     return ids[0] if found is None else f"--prefix {prefix_of_key(key)} --run {found.run}"

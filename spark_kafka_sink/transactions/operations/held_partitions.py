@@ -26,7 +26,7 @@ from spark_kafka_sink.protocol.messages.offset_fetch import (
 )
 from spark_kafka_sink.protocol.transaction_requests import CoordinatorType, by_topic
 
-#: Groups whose members read without offsets of the group.
+#: The type of share groups. Their members read without committed offsets.
 _SHARE = "share"
 
 
@@ -35,10 +35,10 @@ class HeldPartition:
     """A partition in which read_committed consumers can't read beyond ``offset``, the last stable
     offset.
 
-    ``behind`` is the number of offsets from ``offset`` to the high watermark. ``groups`` are the
-    consumer groups that are blocked or soon will be: they have members, and have committed
-    ``offset`` or a lower offset. The value for each group is the number of offsets that the group
-    can still read. Groups that the principal may not describe are missing.
+    ``behind`` is the number of offsets from ``offset`` to the high watermark. ``groups`` maps each
+    consumer group that is blocked, or soon will be, to the number of offsets that the group can
+    still read. Such a group has members, and has committed ``offset`` or a lower offset. Groups
+    that the principal may not describe are missing.
     """
 
     partition: int
@@ -53,8 +53,9 @@ def held_partitions(
     """Describes the partitions in ``stable``, a map of each partition to its last stable offset.
     The result has the same order.
 
-    Raises KafkaTimeoutError, and AuthorizationError if the offsets of a partition may not be read.
-    Brokers before 3.0 can't list groups by state; the results then have no groups.
+    Raises KafkaTimeoutError if a broker does not respond in time. Raises AuthorizationError if the
+    principal may not read the offsets of a partition. Brokers before 3.0 can't list groups by
+    state; the results then have no groups.
     """
     ends = _ends(client, tuple(stable), deadline_ms)
     committed = _committed(client, tuple(stable), deadline_ms)

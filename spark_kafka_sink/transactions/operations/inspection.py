@@ -1,7 +1,7 @@
 """Shows operators the open transactions and the commit-log states under one transactionalIdPrefix.
 
 :class:`Inspector` reads open transactions from the brokers, and states from the commit log. It
-changes nothing: ``operator.py`` does that. Writes of the sink don't use this module.
+makes no changes: ``operator.py`` makes them. Writes of the sink don't use this module.
 
 Reading fences no driver. So a driver may change the state right after it was read. An operator's
 change therefore first fences the drivers, and then reads the state again.
@@ -32,7 +32,7 @@ from spark_kafka_sink.transactions.transactional_ids import (
 
 #: The maximum number of keys that an error lists. The error also has the number of all keys.
 _NAMED: Final = 8
-#: The states in which a consumer waits.
+#: The states of a transaction for whose end read_committed consumers wait.
 OPEN: Final = (TransactionState.ONGOING, *ENDING)
 
 
@@ -128,9 +128,11 @@ class Inspector:
         missing, and KafkaTimeoutError if no definite response arrives in time.
         """
         check_part("PREFIX", prefix)
-        # A broker silently omits from a list what we may not see; describing an id raises.
+        # If the right DESCRIBE is missing, a broker omits ids from its list without an error. But a
+        # description of an id raises the error.
         self._client.describe([check_id(prefix)], self._client.deadline())
-        # The log after the list, so that it has every decision about what was listed.
+        # The log is read after the list, so that it has every decision that names a listed
+        # transaction.
         listed, silent = self._client.open_transactions(prefix + SEPARATOR, self._client.deadline())
         ids = [one.transactional_id for one in listed if parse(one.transactional_id)]
         keys = self._log.states(prefix, self._client.deadline())

@@ -71,7 +71,7 @@ from spark_kafka_sink.transactions.transactional_ids import (
 
 _YOUNG: Final = "not open for that long"
 _MEANWHILE: Final = "it was ended meanwhile"
-#: Transactions that an error lists.
+#: The maximum number of transactions that an error lists.
 _NAMED: Final = 5
 _LEFT_OPEN: Final = {
     ErrorCode.LEADER_NOT_AVAILABLE: "a partition of it has no leader, and brokers would drop the "
@@ -222,7 +222,7 @@ class Operator:
         if set(outcomes) == {Outcome.COMMITTED}:
             self._check_visible(report, decision)
         elif state.has_done(decision):
-            pass  # version 1: the ids may have another transaction by now, which may be aborted
+            pass  # with version 1, the outcomes may be those of later transactions
         elif set(outcomes) == {Outcome.LOST}:
             return Committed(state, committed=False)
         else:
@@ -235,8 +235,9 @@ class Operator:
         return Committed(state, committed=True)
 
     def _confirmed(self, key: str, decision: Decision) -> CommitState:
-        """Opens ``key``, ends its decided batch, and returns its state. If the log does not have
-        ``decision``, a write confirms this state.
+        """Opens ``key``, ends the decided batch of the key if there is one, and returns the key's
+        state after that. If this state does not show that the batch of ``decision`` is done, a
+        write confirms that the state is the newest.
         """
 
         def refusal(state: CommitState) -> Refuse | None:
@@ -254,7 +255,7 @@ class Operator:
         max.block.ms.
         """
         wait_ms = self._client.config.max_block_ms
-        deadline = self._client.deadline(2 * wait_ms)  # for the last look, too
+        deadline = self._client.deadline(2 * wait_ms)  # (time for a last look)
         found = described_when_ended(self._client, decision.ids, deadline, wait_ms)
         left = [one for one, description in found.items() if description.state in ENDING]
         if left:
@@ -280,7 +281,7 @@ class Operator:
             for topic, partitions in one.found.partitions:
                 for partition in () if topic in INTERNAL_TOPICS else partitions:
                     written[TopicPartition(topic, partition)].add(one.transaction)
-        # If a transaction was complete before, its coordinator has forgotten its partitions.
+        # If a transaction is complete, its coordinator has forgotten the transaction's partitions.
         complete = {one.transaction for one in report.transactions if not one.found.partitions}
         of_rows = {one.topic for one in decision.payloads} if complete else set()
         every = bool(complete) and not (of_rows and all(of_rows))
@@ -294,7 +295,8 @@ class Operator:
         while True:
             try:
                 open_ = self._open_producers(left)
-                # (Version 1: what is open under its epoch may be its worker's next transaction.)
+                # (With version 1, an open transaction with this producer id and epoch may be the
+                # worker's next transaction.)
                 found = client.describe(decision.ids, client.deadline()) if open_ else {}
             except KafkaTimeoutError as error:
                 raise KafkaTimeoutError(
@@ -352,8 +354,8 @@ class Operator:
     # -- abort, sweep -------------------------------------------------------------------------
 
     def plan_abort(self, ids: Sequence[str], *, force: bool = False) -> EndPlan:
-        """Plans to abort exactly the transactions ``ids``. Raises ConfigError for an id that no
-        task of this package can have.
+        """Plans to abort the transactions whose ids are in ``ids``, and no others. Raises
+        ConfigError for an id that no task of this package can have.
 
         Raises RefusedError for transactions that are not open, and if the commit log's topic is
         missing. Without ``force``, also raises RefusedError for transactions of a decided batch,
@@ -487,7 +489,8 @@ class Operator:
     @staticmethod
     def _end_goal(plan: EndPlan, key: str) -> EndByHand:
         found = [t for t in plan.transactions if t.id.key == key]
-        # (A reset of the key of a job without txnAppId forgets that the job's run is superseded.)
+        # (A run of a job without txnAppId may always decide: a reset of the job's key removes the
+        # record that the run is superseded.)
         may_decide = any(
             t.standing is not Standing.SUPERSEDED or is_once(key, t.id.run) for t in found
         )
@@ -505,8 +508,8 @@ class Operator:
         """Plans to end the PARTIAL batch ``number`` of ``key``.
 
         With ``force``, a DECIDED batch can also be ended if the outcome of a transaction is
-        unknown, for example because its transactional id has expired. Raises RefusedError in all
-        other cases.
+        unknown, for example because its transactional id has expired. Raises RefusedError if the
+        batch can't be ended by this command.
         """
         report = self.inspector.key(key)
         decision = report.state.decision
@@ -539,8 +542,9 @@ class Operator:
         transactions are committed. If it is to be written again, they are aborted. After the
         resolution no driver would end these transactions.
 
-        Raises RefusedError if the state has changed, if a transaction can't be ended, or if a
-        transaction has ended in the opposite way since the plan.
+        Raises RefusedError if the state has changed, or if a transaction can't be ended. Also
+        raises it if, since the plan, a transaction was aborted but is to be committed, or was
+        committed but is to be aborted.
         """
         report = plan.report
         goal = Resolve(report.key, report.state, frozenset(_contrary(report, plan.done)), plan.done)
