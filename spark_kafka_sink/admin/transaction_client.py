@@ -67,7 +67,7 @@ EndAnswers = Mapping[str, ErrorCode | None]
 #: Each topic of a transaction with its partition numbers.
 Partitions = Sequence[tuple[str, Sequence[int]]]
 
-#: Ids in one DescribeTransactions.
+#: The maximum number of ids in one DescribeTransactions.
 _MOST_DESCRIBED: Final = 500
 #: The transaction timeout in ms for an id that is only fenced. No transaction of the id follows, so
 #: a time below every broker's limit is used.
@@ -84,16 +84,17 @@ _ROUND_MS: Final = 2_000
 #: broker has a transaction that moves to another coordinator.
 _MISSED: Final = 10
 _CLUSTER_AGE_MS: Final = 100
-#: The leaders of a response of this age in ms are still believed. While another coordinator takes
-#: longer to respond, a partition may lose its leader, and Kafka then drops its marker.
+#: The maximum age of a response whose leaders are still believed, in ms. If a check waits longer
+#: for another response, a partition may lose its leader meanwhile, and Kafka then drops its marker.
 FRESH_MS: Final = 100
 _LEFT_OUT_MS: Final = 60_000
-#: How long the responses to EndTxn are waited for, before the transactions without a response are
-#: looked at. The time is doubled each time, at most ``_DOUBLINGS`` times.
+#: The wait for the responses to EndTxn, in ms. After it, this client looks at the leaders again for
+#: the transactions without a response, and sends EndTxn again. Then the wait is doubled, at most
+#: ``_DOUBLINGS`` times.
 _ANSWER_MS: Final = 2_000
 _DOUBLINGS: Final = 4
-#: How long the leaders that a check has shown are believed. Also how long this check waits for a
-#: response.
+#: The time in ms for which the result of a look at the leaders is believed. Also the time for which
+#: this look waits for a response.
 _LOOK_MS: Final = 1_000
 #: The maximum number of remembered topics of the last check.
 _MOST_WRITTEN: Final = 100
@@ -195,8 +196,8 @@ class TransactionClient(AdminClient):
         response for each transactional id, or None if no definite response arrived in time.
 
         The error code NONE means that the coordinator has stored the decision. The coordinator
-        writes the markers to the partitions after that. The other
-        arguments are those of :meth:`run_ending`.
+        writes the markers to the partitions after that. :meth:`run_ending` explains ``looked_ms``,
+        ``partitions`` and ``regardless``.
         """
         calls = {t.transactional_id: end_call(t, committed=committed) for t in transactions}
         self.run_ending(
@@ -273,7 +274,7 @@ class TransactionClient(AdminClient):
     ) -> EndAnswers:
         """Sends InitProducerId for each transactional id. The coordinator then aborts the open
         transaction of the id, and fences the id's producer (raises the epoch). Returns the error
-        codes like :meth:`end`. The other arguments are those of :meth:`run_ending`.
+        codes like :meth:`end`. :meth:`run_ending` explains ``looked_ms`` and ``partitions``.
         """
         wanted = {i: init_producer_id(i, _FENCE_TIMEOUT_MS) for i in transactional_ids}
         calls = {i: _ending(r, "InitProducerId", i) for i, r in wanted.items()}
@@ -293,18 +294,18 @@ class TransactionClient(AdminClient):
         response or until ``deadline_ms``. The keys are the transactional ids.
 
         Kafka 4 loses the marker for a partition that has no leader when the coordinator ends the
-        transaction. So this method looks at the leaders of a transaction's partitions before it
-        sends a call again, and also before the first time, unless the caller has done that at
-        ``looked_ms``, at most a second ago. A transaction waits for its leaders, unless its id is
-        in ``regardless``. An example::
+        transaction. So before this method sends a call, it looks at the leaders of the
+        transaction's partitions. It omits this look only before the first time, and only if the
+        caller has looked at the leaders at most a second ago, at the time ``looked_ms``. A
+        transaction waits for its leaders, unless its id is in ``regardless``. An example::
 
             the broker that coordinates the transaction, and leads one of its partitions, stops
             EndTxn gets no response; the next coordinator still loads, and refuses it
             the coordinator has loaded. The partition has no leader until the broker starts again
             an EndTxn that is sent again now would be accepted, and its marker would be lost
 
-        ``partitions`` has the partitions that the caller knows. DescribeTransactions returns the
-        others.
+        ``partitions`` has the partitions of transactions, by transactional id, as far as the caller
+        knows them. For the other transactions, DescribeTransactions returns the partitions.
         """
         known = dict(partitions)
         waiting, rounds = dict(calls), 0
@@ -324,9 +325,10 @@ class TransactionClient(AdminClient):
     def _away(
         self, ids: Collection[str], known: dict[str, Partitions], deadline_ms: int
     ) -> Collection[str]:
-        """Returns the transactions of ``ids`` that have a partition without a leader. Adds to
-        ``known`` the partitions of the transactions that are not in it. A transaction that is not
-        described within a second is also in the result.
+        """Returns those of ``ids`` whose transaction has a partition without a leader. ``known``
+        has the partitions by id. If an id is not in ``known``, its transaction is described, and
+        its partitions are added to ``known``. If the description or the leaders don't arrive within
+        a second, the id is also in the result.
         """
         unknown = [i for i in ids if i not in known]
         known |= {i: one.partitions for i, one in self.describe_each(unknown, deadline_ms).items()}
@@ -341,9 +343,9 @@ class TransactionClient(AdminClient):
     def describe_each(
         self, transactional_ids: Iterable[str], deadline_ms: int
     ) -> Mapping[str, TransactionDescription]:
-        """Sends a DescribeTransactions for each of the transactional ids. Returns the descriptions
-        that arrive within a second, by id. So a coordinator that does not respond does not delay
-        the others, as it does with :meth:`describe`.
+        """Sends a separate DescribeTransactions for each transactional id. Returns the descriptions
+        that arrive within a second, by id. If a coordinator does not respond, the ids of other
+        coordinators are described nevertheless. (:meth:`describe` waits for each coordinator.)
         """
         calls = [
             Call(
@@ -364,10 +366,13 @@ class TransactionClient(AdminClient):
         ``ids``: ListTransactions for transactions that are older than ``age_ms``, and Metadata of
         the topics that the last transactions wrote to.
 
-        Returns None before the first successful :meth:`older_than`, and if brokers do not support
-        ListTransactions by age. Also returns None before the first call of :meth:`leaderless` with
-        a transaction, because this client then does not know the topics of transactions. Also
-        returns None if the last transactions wrote to more than 100 topics.
+        Returns None in these cases:
+
+        * Brokers do not support ListTransactions by age, or :meth:`older_than` has not succeeded
+          yet.
+        * :meth:`leaderless` has not been called with a transaction yet, so this client does not
+          know the topics of transactions.
+        * The last transactions wrote to more than 100 topics.
         """
         if not self._list_ages or not self._written:
             return None
@@ -412,7 +417,7 @@ class TransactionClient(AdminClient):
                 return described
             if sent_beside is not None:
                 sent_beside.metadata = None  # a leader may be lost until the others are described
-            # (The last ones may have no time left for a response.)
+            # (The calls of the last round may have no time left for a response.)
             refused = [call for call in calls if call.last_code is not None] or refused
             self.loop.forget_coordinators(waiting)
             self.loop.pause(attempts, deadline_ms)
@@ -520,7 +525,7 @@ class TransactionClient(AdminClient):
             by_node = self._age_calls(list(waiting), age_ms, nodes)
             if beside is not None and beside.age_ms == age_ms and waiting.keys() <= {*beside.ids}:
                 by_node = {n: beside.ages.get(n, calls) for n, calls in by_node.items()}
-            beside = None  # the answers count once
+            beside = None  # its responses are used only in the first round
             requested = list(by_node.values())
             calls = [call for age_calls in requested for call in age_calls]
             try:
