@@ -36,7 +36,7 @@ from spark_kafka_sink.transactions.results import (
     refused,
 )
 
-#: Payloads that an error lists.
+#: The maximum number of payloads that an error lists.
 _NAMED = 5
 
 
@@ -165,7 +165,8 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
 
     The digests of the inputs are compared. If one digest is unknown, the payloads are compared
     instead: the numbers of rows, bytes and dead letters, and the topics. For a block, the payloads
-    of all writes are compared. If the rows of one side were not counted, nothing is compared.
+    of all writes are compared. If the rows of ``batch`` or of the committed batch were not counted,
+    nothing is compared.
 
     An earlier attempt of this commit may already have recorded the write in the log, under
     ``name``. That record is left out of the comparison, so that the write is not counted twice. If

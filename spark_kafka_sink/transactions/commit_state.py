@@ -43,12 +43,12 @@ from spark_kafka_sink.transactions.transactional_ids import parse
 #: The format that is read and written. A new field needs no new format if an earlier version of
 #: this package may ignore the field. The earlier version keeps the field (``CommitState.other``).
 FORMAT: Final = 1
-#: The newest run ids that are kept as superseded, and the newest batches that are kept as done.
+#: The maximum number of run ids in ``superseded``, and the maximum number of batches in ``done``.
 KEPT_RUNS: Final = 32
 KEPT_DONE: Final = 32
 #: ``last_done`` of a key without a batch.
 NOTHING_DONE: Final = -1
-#: Characters of a text in a record: run and query ids are far shorter.
+#: The maximum number of characters of a text in a record. Run ids and query ids are far shorter.
 _LONGEST_TEXT: Final = 200
 _LONGEST_ID: Final = 400
 
@@ -404,8 +404,9 @@ class CommitState:
         return replace(self, last_done=done.number, done=(*kept, done)[-KEPT_DONE:])
 
     def partly_lost(self, ids: Iterable[str]) -> CommitState:
-        """The state of a batch that is committed only in part: the transactions ``ids`` of its
-        decision were aborted, because of their age or by an operator. The phase is then PARTIAL.
+        """The state of a batch that is committed only in part. ``ids`` has the transactions of its
+        decision that were aborted, because of their age or by an operator. The phase is then
+        PARTIAL.
         """
         self._require(Phase.DECIDED)
         return replace(self, lost=tuple(ids))
@@ -560,8 +561,9 @@ _KNOWN: Final = frozenset(
 
 
 def _forgetting(key: str) -> str:
-    """The command that forgets ``key``, whose record can't be decoded. A key with an empty part has
-    a record of a backfill.
+    """Returns the part of an error's hint that names the command which removes ``key`` from the
+    log. The error says that a record of ``key`` can't be decoded. A key that contains ``~~``
+    belongs to a backfill, and has another command than the key of a query or a job.
     """
     _, of_backfill, rest = key.partition("~~")
     if of_backfill:
@@ -664,7 +666,7 @@ def _int64(value: object) -> int:
 
 def _id(stem: object, number: object) -> str:
     """Joins stem and number to a transactional id, the inverse of :func:`split_number`. Raises
-    ValueError for other values.
+    ValueError if ``stem`` does not end with ``~``, or if ``number`` is no number of an id.
     """
     text, count = _text(stem, _LONGEST_ID), _int64(number)
     if not text.endswith("~") or count < 0:

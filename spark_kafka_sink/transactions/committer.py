@@ -158,8 +158,8 @@ class Committer:
     ) -> tuple[str, ...]:
         """Aborts batch ``number``: its prepared ``transactions``, every other open transaction that
         the run in ``owner`` planned no later than this batch, and the open transactions of
-        superseded runs (runs that may not commit any more). Returns the ids of the other
-        transactions that were aborted.
+        superseded runs (runs that may not commit any more). Returns the ids of the aborted
+        transactions that are not in ``transactions``.
 
         If the batch is already decided, nothing is aborted, and a warning is logged. With
         ``tasks_may_run``, open transactions are searched a second time after a wait: Spark needs
@@ -316,8 +316,9 @@ class _Performance:
         the key. Returns None if there is no such session, or if this commit can't use it.
 
         Another process may have fenced the session since that commit. Only a write shows whether
-        the session is fenced. So the session is returned only if the next write to the log is the
-        decision. If the session is fenced, this write fails, and the commit opens a new session.
+        the session is fenced. So the session is used only if the next step of this commit is to
+        write the decision. If the session is fenced, this write fails, and the commit opens a new
+        session.
         """
         if view.openings or not isinstance(self._goal, CommitBatch):
             return None
@@ -344,7 +345,7 @@ class _Performance:
         if step.why is Writing.UNDONE and view.state.decision is not None:
             _warn_undone(key, view.state.decision.number)
         if step.why is Writing.DONE:
-            self._client.refresh_brokers()  # all of them are asked by the sweep that follows
+            self._client.refresh_brokers()  # the sweep that follows asks all of them
         try:
             self._write(step.state, self._client.deadline())
         except KafkaError as error:
@@ -359,8 +360,8 @@ class _Performance:
         copy of ``view`` with the decision.
 
         The batch's transactions are checked while the transaction that writes to the log is open.
-        This transaction has a timeout of seconds, the lease. So the decision takes effect soon
-        after the check, or never.
+        The timeout of the log's transaction, the lease, is only a few seconds. So the decision
+        takes effect soon after the check, or never.
         """
         decision = state.decision
         assert decision is not None

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 #: The worker parts in the ids of the driver's own transactions.
 _OFFSETS: Final = "offsets"
 _REPORT: Final = "report"
-#: The ids that are described until one is free: 1, 2, 4, ... at a time.
+#: The maximum number of ids that the search for a free id tries: 1, then 2, then 4, and so on.
 _MOST_OWN_IDS: Final = 1_023
 
 
@@ -55,7 +55,8 @@ def decision_deadline(client: TransactionClient) -> int:
 
     The deadline is max.block.ms from now, or half of the margin from now if that is earlier. The
     margin is the part of transaction.timeout.ms that remains for the driver's commit
-    (:func:`margin_ms`). Its other half remains for committing the decided transactions.
+    (:func:`margin_ms`). So at least half of the margin remains after the decision, to commit the
+    decided transactions.
     """
     half_of_margin = margin_ms(client.config.transaction_timeout_ms) // 2
     return client.deadline(min(client.config.max_block_ms, half_of_margin))
@@ -95,8 +96,8 @@ def _prepared_by_us(
             if content is not None
         )
     except (ProducerFencedError, InvalidTxnStateError) as error:
-        # A driver that takes over meanwhile ends it: whether one did is in the log, which is
-        # read again.
+        # Another driver that has taken over may have ended the new transaction. So the log is read
+        # again: it shows whether another driver has taken over.
         ended = Refuse(Commit.SUPERSEDED, OwnEnded(batch.number, error))
         raise error_of(owner.key, ended) from error
 
@@ -105,18 +106,20 @@ def _own_id(
     client: TransactionClient, owner: Owner, content: str, step: PrepareOwn, deadline: int
 ) -> str:
     """Finds a transactional id for a transaction that the driver itself writes. Returns the first
-    id that is unknown to its coordinator, or that has a committed last transaction.
+    id that its coordinator does not know, or whose last transaction was committed.
 
     ``content`` is "report" or "offsets". Workers choose their ids by the same rule
     (``transactional_producers.py``).
 
-    Only an earlier attempt of the same run can have used an id. So the search usually ends after as
-    many ids as there were attempts. Raises CommitError if brokers show 1023 ids as used.
+    Only earlier attempts of the run in ``owner`` can have used these ids. So the search usually
+    ends after as many ids as there were attempts. Raises CommitError if brokers show 1023 ids as
+    used.
     """
     name = f"{content}.{step.name}" if step.name else content
     tried = 0
     while tried < _MOST_OWN_IDS:
-        # (Each retry of a commit may skip one: more at a time, the more there are.)
+        # (Each retry of a commit may have used an id. So each request describes twice as many ids
+        # as the request before.)
         ids = [
             str(TransactionalId(owner.key, owner.run_id, worker, step.number, owner.generation))
             for n in range(tried, 2 * tried + 1)
@@ -149,7 +152,7 @@ def unready(
     were missing, the next start could not read the log.
     """
     ids, number = decision.ids, decision.number
-    timeout_ms = client.config.transaction_timeout_ms  # the tasks', as a rule
+    timeout_ms = client.config.transaction_timeout_ms  # usually that of the tasks, too
     beside = client.beside(ids, timeout_ms - margin_ms(timeout_ms))
     found = dict(client.describe((*ids, log), deadline, beside=beside))
     own = {log: found.pop(log)}
@@ -163,7 +166,7 @@ def unready(
         away = client.leaderless(found | own, deadline, beside=beside)
         while log in away and client.clock.now_ms() < deadline:
             client.loop.pause(6, deadline)  # about 0.1 s
-            with suppress(KafkaTimeoutError):  # then it is the state that was seen last
+            with suppress(KafkaTimeoutError):  # then the last result counts
                 away = client.leaderless(found | own, deadline)
         left = tuple(sorted({str(tp) for partitions in away.values() for tp in partitions}))
         return refused(NoLeader(number, left)) if left else None

@@ -56,16 +56,17 @@ class TopicRecord:
         return f"WRITE on the topic '{self.topic}' ({self.option})"
 
     def add_call(self, to: PreparedTransaction) -> Call[AddPartitionsToTxnResponse]:
-        """Creates the AddPartitionsToTxn request that must be sent before the Produce request, if
-        ``to`` is a transaction of version 1.
+        """Creates the AddPartitionsToTxn request. ``to`` is the transaction that the record is
+        written in. If this transaction has version 1, the request must be sent before the Produce
+        request.
         """
         return add_partition_call(to, self.tp, self.right, resend=Resend.AFTER_CODE)
 
     def calls(
         self, client: TransactionClient, to: PreparedTransaction | None
     ) -> list[Call[ProduceResponse]]:
-        """Creates the Produce request for the record, in transaction ``to``. If ``to`` is None, the
-        request belongs to no transaction. The list has this one request.
+        """Creates the Produce request for the record. ``to`` is the transaction that the record is
+        written in, or None to write it without a transaction. The list has only this request.
         """
         return [produce_call(client, self.tp, [(self.key, self.value)], self.right, to)]
 
@@ -120,8 +121,9 @@ def write_record(client: TransactionClient, record: TopicRecord, deadline_ms: in
 def add_partition_call(
     to: PreparedTransaction, tp: TopicPartition, right: str, *, resend: Resend = Resend.ALWAYS
 ) -> Call[AddPartitionsToTxnResponse]:
-    """Creates the AddPartitionsToTxn request that adds partition ``tp`` to the transaction ``to``.
-    Only transactions of version 1 need this request (KIP-890).
+    """Creates the AddPartitionsToTxn request that adds a partition to a transaction. ``tp`` is the
+    partition, and ``to`` is the transaction. Only transactions of version 1 need this request
+    (KIP-890).
     """
     one = to.transactional_id
     return Call(
@@ -145,8 +147,8 @@ def produce_call(
     """Creates the Produce request for ``records`` (pairs of key and value), all in one record batch
     for partition ``tp``.
 
-    The batch belongs to the transaction ``within``, and ``sequence`` is its first sequence number
-    there. If ``within`` is None, the batch belongs to no transaction. ``right`` is the missing
+    ``within`` is the transaction of the batch, or None for a batch without a transaction.
+    ``sequence`` is the batch's first sequence number in the transaction. ``right`` is the missing
     right that an AuthorizationError names.
     """
     # Imported here, so that a commit without exactly-once doesn't load Arrow.

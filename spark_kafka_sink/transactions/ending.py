@@ -12,7 +12,7 @@ batch would be committed in part::
 
     A decides; the coordinators load for so long that A sends EndTxn(commit) again and again
     B starts: all are open, and about to time out. It sends EndTxn(abort)
-    the coordinators are back: one takes A's request first, another one B's
+    the coordinators are back: one of them takes A's request first, another takes B's first
 
 So both drivers check the ages of the transactions, and follow "Times" of
 docs/design/commit-protocol.md. An age is the time since the transaction began, and m is the margin
@@ -59,17 +59,18 @@ if TYPE_CHECKING:
 
 #: The pause between two rounds of EndTxn for transactions that are neither committed nor aborted.
 _ROUND_MS = 20
-#: How long EndTxn is sent again before the ages of the transactions are looked at again.
+#: The time for which EndTxn is sent again before the ages of the transactions are checked again.
 _AGAIN_MS = 4_000
 #: The pause between two descriptions of transactions that are too old to be committed, and too
 #: young to be undone.
 _WAIT_MS = 1_000
 #: The states of a transaction whose end has begun.
 ENDING: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-#: How long transactions that are being ended are waited for: markers follow in milliseconds.
+#: The longest wait for the end of transactions whose commit or abort is in progress. Usually their
+#: markers are written within milliseconds.
 _MARKERS_MS: Final = 1_000
-#: How long after its timeout an open transaction shows that brokers do not abort it: six scans of a
-#: coordinator, which come every 10 s.
+#: If a transaction is still open this long after its timeout, brokers do not abort it: a
+#: coordinator looks for such transactions every 10 s.
 _OVERDUE_MS = 60_000
 
 
@@ -97,9 +98,9 @@ class CommitOutcomes:
 class Ending(Enum):
     """The action for the transactions of a decision now: commit them, abort them, or wait."""
 
-    #: Commit, for an eighth of the margin.
+    #: Send EndTxn(commit), for an eighth of the margin.
     COMMIT = auto()
-    #: Commit, for a shorter time, because brokers are about to abort.
+    #: Send EndTxn(commit), but for a shorter time, because brokers are about to abort.
     HURRY = auto()
     #: Commit all transactions: one is committed already.
     FINISH = auto()
@@ -116,9 +117,11 @@ class Age(Enum):
 
     #: All transactions are young enough to be committed.
     YOUNG = auto()
-    #: At the age at which a starting driver undoes a decision, or an operator's command commits it.
+    #: A transaction has the age at which a starting driver undoes the decision, or at which an
+    #: operator's command commits it.
     OLD = auto()
-    #: Between these ages, or older: no process may begin to commit or to undo.
+    #: Neither YOUNG nor OLD: no transaction has reached the age of OLD yet, or one is beyond this
+    #: age. No process may begin to commit or to undo.
     BETWEEN = auto()
 
 
@@ -153,7 +156,7 @@ def end_decided(
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
         looked_ms = client.clock.now_ms()
         todo = _next(client, transactions, found, deadline_ms, only_lost=only_lost)
-        # (The description of an id that a coordinator no longer has is without a timeout.)
+        # (If a coordinator no longer has an id, the description of the id has no timeout.)
         margin = min(
             (margin_ms(d.timeout_ms) for d in found.values() if d.timeout_ms > 0), default=0
         )
@@ -249,8 +252,8 @@ def _age(
     if not near_timeout(client, open_, lambda t: margin_ms(t) // 2, deadline_ms):
         return Age.YOUNG
     wait_until, last = (3, 1) if only_lost else (8, 6)
-    # (A transaction that moves to another coordinator is in no list. It may be young, so that
-    # another process still commits it.)
+    # (Only listed transactions count as old here. While a transaction moves to another
+    # coordinator, no broker lists it. It may be young, and another process may still commit it.)
     old = near_timeout(
         client, open_, lambda t: margin_ms(t) * wait_until // 32, deadline_ms, only_listed=True
     )
@@ -271,10 +274,11 @@ def commit_all(
     ``deadline_ms``. This has no effect on transactions that are committed already. Returns the ids
     of the transactions that are not committed, by outcome.
 
-    If no transaction is committed at the time ``first_by_ms``, returns at that time. The caller has
-    looked at the leaders of the transactions' partitions at ``looked_ms``. Each EndTxn that is sent
-    more than a second later, or again, waits until the partitions have leaders. If another
-    transaction is committed, it waits only while its transaction is young.
+    If no transaction is committed at the time ``first_by_ms``, returns at that time. ``looked_ms``
+    is the time at which the caller has looked at the leaders of the transactions' partitions. An
+    EndTxn that is sent more than a second after ``looked_ms``, or is sent again, first waits until
+    the partitions of its transaction have leaders. Exception: when one of ``transactions`` is
+    committed, the EndTxn for an old transaction does not wait any more.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
@@ -330,8 +334,9 @@ def _with_described(
     transactions: Sequence[PreparedTransaction],
     found: Mapping[str, TransactionDescription],
 ) -> CommitOutcomes:
-    """Returns ``ended`` with more outcomes: for the ids in ``ended.unclear``, their coordinators'
-    descriptions in ``found`` may show the outcome.
+    """Returns a copy of ``ended`` with more outcomes. If a description in ``found`` shows the
+    outcome of an id in ``ended.unclear``, the id is moved to the field of this outcome. If the
+    transaction is committed, the id is left out.
     """
     left = [t for t in transactions if t.transactional_id in ended.unclear]
     how = {
@@ -357,9 +362,9 @@ def _ids(outcomes: Mapping[str, Outcome], wanted: Outcome) -> tuple[str, ...]:
 def _overdue(
     client: TransactionClient, ids: Sequence[str], found: Mapping[str, TransactionDescription]
 ) -> tuple[str, ...]:
-    """Returns the transactions of ``ids`` that have been open for a minute longer than their
-    timeout, by this machine's clock. Brokers should have aborted them. The result is only used for
-    a hint.
+    """Returns those of ``ids`` whose transaction is still open a minute after its timeout, by this
+    machine's clock. Brokers should have aborted these transactions. The result is only used for a
+    hint.
     """
     now_ms = client.clock.wall_ms()
     return tuple(
@@ -374,8 +379,9 @@ def _overdue(
 def described_when_ended(
     client: TransactionClient, ids: Collection[str], deadline_ms: int, wait_ms: int = _MARKERS_MS
 ) -> Mapping[str, TransactionDescription]:
-    """Requests the descriptions of the transactions ``ids`` from their coordinators. If commits or
-    aborts are in progress, waits for their end, but not longer than ``wait_ms``.
+    """Requests the descriptions of transactions from their coordinators. ``ids`` has the
+    transactional ids. If commits or aborts are in progress, waits for their end, but not longer
+    than ``wait_ms``.
     """
     found = dict(client.describe(ids, deadline_ms))
     until_ms, attempts = min(deadline_ms, client.clock.now_ms() + wait_ms), 0

@@ -29,7 +29,7 @@ from spark_kafka_sink.transactions.transactional_ids import check_id, prefix_of_
 
 #: How long a check of rights is cached, in ms.
 _CHECK_CACHE_MS: Final = 60_000
-#: Drivers (one per cluster and configuration) that a process keeps; a planner serves few.
+#: The maximum number of drivers that a process keeps: one for each cluster and configuration.
 _KEPT: Final = 4
 
 

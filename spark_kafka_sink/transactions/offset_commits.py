@@ -1,9 +1,9 @@
 """Commits a consumer group's offsets in a transaction of the driver, together with the data.
 
-:class:`GroupOffsets` creates the requests that add a group's offsets to a transaction, with the
-brokers that get the requests, and the errors after which a request is sent again. This module does
-not read the offsets (``datasource/exactly_once/source_offsets.py`` does that). It does not end the
-transaction (``committer.py`` does that).
+:class:`GroupOffsets` creates the requests that add a group's offsets to a transaction. For each
+request, it also determines the broker that gets the request, and the errors after which the request
+is sent again. This module does not read the offsets (``datasource/exactly_once/source_offsets.py``
+does that). It does not end the transaction (``committer.py`` does that).
 
 The offsets take effect when the transaction is committed (KIP-98). With transactions of version 1,
 AddOffsetsToTxn first adds the group to the transaction, at the transaction's coordinator. With
@@ -35,20 +35,21 @@ from spark_kafka_sink.protocol.transaction_requests import CoordinatorType
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
 
-#: Bytes of one request's offsets in __consumer_offsets, where they must fit into one batch of at
-#: most 1 MiB (max.message.bytes).
+#: The maximum size of the offsets of one request, in bytes, as they are stored in
+#: __consumer_offsets. There they must fit into one batch of at most 1 MiB (max.message.bytes).
 _MOST_BYTES: Final = 512 * 1024
-#: Bytes of one offset there, without the names of group and topic and the metadata.
+#: The size of one stored offset, without the names of group and topic and without the metadata.
 _BYTES_OF_AN_OFFSET: Final = 80
 _READ: Final = "READ on the topic whose offsets are committed"
-#: How long the group's coordinator may not have a partition of a new topic, in ms.
+#: The time in ms after which a partition counts as missing. The group's coordinator may learn of a
+#: partition of a new topic only after some time.
 _MISSING_TIMEOUT_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """The offsets that a consumer group ``group_id`` has after a batch. The partitions must be in
-    the cluster that the sink writes to.
+    """The offsets of the consumer group ``group_id`` after a batch. The partitions must be in the
+    cluster that the sink writes to.
 
     The transaction that commits the offsets also writes to a partition of the topic
     __consumer_offsets. DescribeTransactions omits this partition if the principal may not see the
@@ -59,8 +60,9 @@ class GroupOffsets:
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
     def add_call(self, to: PreparedTransaction) -> Call[AddOffsetsToTxnResponse]:
-        """Creates the AddOffsetsToTxn request that must be sent before the TxnOffsetCommit
-        requests, if ``to`` is a transaction of version 1.
+        """Creates the AddOffsetsToTxn request. ``to`` is the transaction that the offsets are added
+        to. If this transaction has version 1, the request must be sent before the TxnOffsetCommit
+        requests.
         """
         one = to.transactional_id
         return Call(
@@ -79,7 +81,8 @@ class GroupOffsets:
     def calls(
         self, client: TransactionClient, to: PreparedTransaction
     ) -> list[Call[TxnOffsetCommitResponse]]:
-        """Creates the TxnOffsetCommit requests that add the offsets to transaction ``to``.
+        """Creates the TxnOffsetCommit requests. ``to`` is the transaction that the offsets are
+        added to.
 
         If the cluster does not have one of the partitions, a request fails after 5 seconds with
         InvalidMetadataError.
@@ -105,10 +108,10 @@ def _error_in_offsets(
 ) -> Callable[[TxnOffsetCommitResponse], ErrorCode]:
     """Creates the function that returns the error code of a TxnOffsetCommit response.
 
-    If one partition has an error that can be retried, the function returns this error for the whole
-    request. The whole request is then sent again. For any other error of a partition, the function
-    raises the exception of the error. A partition that the cluster does not have is such an error
-    after 5 seconds. Without errors, the function returns NONE.
+    If a partition has an error that can be retried, the function returns this error, and the whole
+    request is sent again. If a partition has another error, the function raises the exception of
+    that error. If the cluster does not have a partition, the request is sent again for 5 seconds.
+    After that, the function raises the exception. Without errors, the function returns NONE.
     """
     unknown_until: int | None = None
 

@@ -36,29 +36,31 @@ class Outcome(Enum):
 
 
 _S = TransactionState
-#: The broker aborted it: it timed out, or was swept. With version 1 that bumps the epoch, and 4.0.0
-#: bumped it twice.
+#: The states of an aborted transaction: it timed out, or was swept. With version 1, the abort
+#: raises the epoch by 1. Kafka 4.0.0 raised it by 2.
 _ABORTED: Final = frozenset({_S.PREPARE_ABORT, _S.COMPLETE_ABORT, _S.PREPARE_EPOCH_FENCE})
-#: By (stored epoch minus ours, transaction version, state). For all others the id was initialized
-#: again, and the earlier outcome is not known.
+#: The outcome by (coordinator's epoch minus the transaction's epoch, transaction version, state).
+#: In all other cases the id was initialized again, and the outcome of the transaction is not known.
 _COMMITS: Final = {
     (0, 1, _S.ONGOING): Outcome.RETRY,
     (0, 2, _S.ONGOING): Outcome.RETRY,
     (0, 1, _S.PREPARE_COMMIT): Outcome.RETRY,  # the first EndTxn was accepted
     (0, 2, _S.PREPARE_COMMIT): Outcome.RETRY,
     (0, 1, _S.COMPLETE_COMMIT): Outcome.COMMITTED,
-    # Version 2 bumps the epoch with it. (With version 1 it is another transaction.)
+    # With version 2 a commit raises the epoch by 1. (With version 1, a larger epoch belongs to
+    # another transaction.)
     (1, 2, _S.PREPARE_COMMIT): Outcome.RETRY,
     (1, 2, _S.COMPLETE_COMMIT): Outcome.COMMITTED,
 }
-#: The last epoch of a producer id: a completed transaction of version 2 gets a new id.
+#: The last epoch of a producer id. After it, the transactional id gets a new producer id when a
+#: transaction of version 2 ends.
 _LAST_EPOCH: Final = 32_766
 
 
 def outcome_of(transaction: PreparedTransaction, found: TransactionDescription) -> Outcome:
     """The outcome of ``transaction``, according to its coordinator's description ``found``."""
     if found.error is not ErrorCode.NONE:
-        return Outcome.UNKNOWN  # TRANSACTIONAL_ID_NOT_FOUND: expired, with its outcome
+        return Outcome.UNKNOWN  # for example, the id has expired
     if found.producer_id != transaction.producer_id:
         overflow = transaction.producer_epoch >= _LAST_EPOCH and found.producer_epoch == 0
         if overflow and transaction.transaction_version >= 2:
@@ -84,8 +86,8 @@ def is_committed(transaction: PreparedTransaction, found: TransactionDescription
 def is_lost(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
     """Whether ``transaction`` was certainly aborted.
 
-    With transactions of version 1, a later transaction of the same transactional id may have been
-    aborted instead. The coordinator's state is then the same, and the result is False.
+    With transactions of version 1, the coordinator's state may show the abort of a later
+    transaction of the same transactional id. If this is possible, the result is False.
     """
     is_its_own = (
         transaction.transaction_version > 1 or found.producer_epoch == transaction.producer_epoch

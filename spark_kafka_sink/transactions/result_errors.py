@@ -70,8 +70,8 @@ _AFTER: Final = {
     Fate.ENDED: NOTHING_UNDONE,
     Fate.ABORTED: _LATE,
 }
-#: The types of exceptions for reasons with a type of their own. ``committer.py`` tries again after
-#: these two types, because their causes may go away.
+#: The exceptions for two reasons that may go away. They have types of their own, because
+#: ``committer.py`` tries again after these two exceptions.
 _NOT_VISIBLE: Final[dict[type[Reason], type[CommitError]]] = {NoLeader: NoLeaderError}
 _SUPERSEDED: Final[dict[type[Reason], type[SupersededError]]] = {OwnEnded: LogChangedError}
 

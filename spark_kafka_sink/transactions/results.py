@@ -187,9 +187,9 @@ class OtherRows:
 
 @dataclass(frozen=True, slots=True)
 class WritesMissing:
-    """The reason why a commit fails: a ``spark_kafka_sink.transaction`` (a block) had ``wanted``
-    writes, and the commit log has recorded only ``found`` of these writes. ``number`` is the number
-    of the batch.
+    """The reason why a commit fails: the commit log does not have all writes of a
+    ``spark_kafka_sink.transaction`` (a block). ``wanted`` is the number of writes of the block, and
+    ``found`` is the number of writes that the log has. ``number`` is the number of the batch.
     """
 
     number: int
@@ -202,8 +202,9 @@ class NotOpen:
     """The reason why a commit fails: the decision to commit the batch was not written to the commit
     log, because some of the batch's transactions are not open any more.
 
-    The batch has ``of`` transactions, and ``gone`` of them are not open. ``first`` is the id of the
-    first transaction that is not open, and ``first_state`` the state that its coordinator reports.
+    ``of`` is the number of the batch's transactions, and ``gone`` is the number of those that are
+    not open. ``first`` is the id of the first transaction that is not open, and ``first_state`` is
+    the state that its coordinator reports.
     """
 
     number: int
@@ -218,9 +219,9 @@ class TooOld:
     """The reason why a commit fails: the decision to commit the batch was not written to the commit
     log, because some of the batch's transactions are too near to their timeout.
 
-    A transaction is too old if it has been open for more than ``young_ms`` of its ``timeout_ms``.
-    The batch has ``of`` transactions, and ``late`` of them are too old. ``first`` is the id of the
-    first transaction that is too old.
+    ``of`` is the number of the batch's transactions, and ``late`` is the number of those that are
+    too old. ``first`` is the id of the first transaction that is too old, and ``timeout_ms`` is its
+    timeout. It is too old because it has been open for more than ``young_ms``.
     """
 
     number: int
@@ -233,8 +234,9 @@ class TooOld:
 
 @dataclass(frozen=True, slots=True)
 class NoLeader:
-    """The reason why a commit fails: the ``partitions`` that received rows of batch ``number`` have
-    no leader now.
+    """The reason why a commit fails: partitions of the batch's transactions, or the partition of
+    the commit log, have no leader now. ``partitions`` are the names of these partitions. ``number``
+    is the number of the batch.
     """
 
     number: int
@@ -286,8 +288,9 @@ class Undone:
 @dataclass(frozen=True, slots=True)
 class InPart:
     """The reason why a commit or the planning of a batch fails: the decided batch is committed only
-    in part. Brokers have aborted the transactions ``ids``. The batch has ``of`` transactions. At
-    least one of the others is committed, and some of the others may have an unknown outcome.
+    in part. ``of`` is the number of the batch's transactions. ``ids`` are the ids of those that
+    brokers have aborted. At least one other transaction of the batch is committed, and the outcome
+    of some may be unknown.
     """
 
     number: int
@@ -297,9 +300,9 @@ class InPart:
 
 @dataclass(frozen=True, slots=True)
 class NotDescribed:
-    """The reason why a commit fails: the coordinators can't describe the transactions ``ids`` of
-    the batch. So it is unknown whether the batch is committed. Its decision may have been in the
-    commit log, and is not there now.
+    """The reason why a commit fails: the coordinators can't describe some transactions of the
+    batch. ``ids`` are the ids of these transactions. So it is unknown whether the batch is
+    committed. Its decision may have been in the commit log, and is not there now.
     """
 
     number: int
@@ -309,9 +312,10 @@ class NotDescribed:
 
 @dataclass(frozen=True, slots=True)
 class EndedSomehow:
-    """The reason why a commit fails: the coordinators' descriptions don't show whether the
-    transactions ``ids`` of the batch are committed. So it is unknown whether the batch is
-    committed. Its decision may have been in the commit log, and is not there now.
+    """The reason why a commit fails: the coordinators' descriptions don't show whether some
+    transactions of the batch are committed. ``ids`` are the ids of these transactions. So it is
+    unknown whether the batch is committed. Its decision may have been in the commit log, and is not
+    there now.
     """
 
     number: int
@@ -322,7 +326,8 @@ class EndedSomehow:
 @dataclass(frozen=True, slots=True)
 class OutcomeUnknown:
     """The reason why a commit or the planning of a batch fails: the batch is decided, and it is
-    unknown whether its transactions ``ids`` are committed.
+    unknown whether some of its transactions are committed. ``ids`` are the ids of these
+    transactions.
     """
 
     number: int
@@ -387,8 +392,8 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Contradicted:
-    """The reason why an operator's command fails: the transactions ``ids`` can't end as the
-    operator wants.
+    """The reason why an operator's command fails: some transactions can't end as the operator
+    wants. ``ids`` are the ids of these transactions.
 
     If ``done`` is true, the operator wants the batch to count as done, and these transactions can't
     be committed. If ``done`` is false, the operator wants the batch to be written again, and these
@@ -459,15 +464,15 @@ def raised(error: KafkaError, otherwise: Commit = Commit.NOT_REACHED) -> Refuse:
 
 
 def in_part(decision: Decision, lost: tuple[str, ...]) -> Refuse:
-    """Creates the failure for a decided batch that is committed only in part: brokers have aborted
-    the transactions ``lost``.
+    """Creates the failure for a decided batch that is committed only in part. ``lost`` has the ids
+    of the transactions that brokers have aborted.
     """
     return Refuse(Commit.PARTIAL, InPart(decision.number, len(decision.ids), lost))
 
 
 def perhaps_decided(tried: Decision, error: KafkaError) -> Refuse:
-    """Creates the failure of a commit that ended with ``error`` while it wrote the decision
-    ``tried``. The decision may be in the commit log.
+    """Creates the failure of a commit that ended with an error during the write of its decision.
+    ``tried`` is the decision, which may be in the commit log.
     """
     return Refuse(Commit.UNKNOWN, PerhapsDecided(tried.number, tried.ids, error))
 
@@ -482,10 +487,10 @@ def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
 def ended_by_others(
     tried: Decision, seen: tuple[TransactionDescription, ...] | KafkaError
 ) -> Commit | Refuse | None:
-    """Finds out whether the batch of the decision ``tried`` is committed. Used if a commit has
-    written that decision, or has tried to, and the commit log does not have the decision now.
-    Either the decision was never written, or another process has ended the batch and then removed
-    the decision.
+    """Finds out whether the batch of a decision is committed. ``tried`` is the decision: a commit
+    has written it, or has tried to write it, and the commit log does not have it now. Either the
+    decision was never written, or another process has ended the batch and then removed the
+    decision.
 
     ``seen`` are the coordinators' descriptions of the batch's transactions, or the error that was
     raised in place of the descriptions. Returns COMMITTED if all transactions are committed.

@@ -236,7 +236,8 @@ class View:
     openings: int = 0
     begun_ms: int = 0
     until_ms: int = 0
-    #: The last write, if it has failed and may be in the log; and whether there was such a write.
+    #: The last failed write, as long as it is unknown whether the log has it. ``was_unclear`` is
+    #: True if there was such a write at any time.
     unclear: Failed | None = None
     was_unclear: bool = False
     #: The open transactions of a batch whose run is not known, by the last search.
@@ -260,9 +261,11 @@ class View:
     seen: tuple[TransactionDescription, ...] | KafkaError | None = None
     #: The outcomes of the transactions of the state's decision, after they were ended.
     ended: CommitOutcomes | None = None
-    #: The driver's own transactions of the batch.
+    #: ``prepared``, if these transactions were prepared since the key was opened, or were seen to
+    #: be still open since then.
     own: tuple[PreparedTransaction, ...] | None = None
-    #: Whether all transactions of the tasks are aborted; False: one may still be open.
+    #: True if all transactions of the tasks are aborted, False if one may still be open. None
+    #: before the attempt to abort them.
     is_aborted: bool | None = None
     #: The orphans that were aborted, and the number of searches for orphans.
     swept: tuple[str, ...] = ()
@@ -297,7 +300,8 @@ class Writing(Enum):
     DONE = "all transactions of a decision are committed"
     UNDONE = "all transactions of a decision are aborted"
     LOST = "brokers have aborted a part of a decision"
-    #: The state is written unchanged: a deposed leader may have returned it, with the batch done.
+    #: The state is written unchanged. The write fails if a deposed leader has returned the state.
+    #: In the newest state, the batch may be done.
     CONFIRMED = "the outcome of a decision is not known"
     RECORDED = "a write of a block is prepared"
     OWNED = "a batch is dropped, or has no rows"
@@ -307,7 +311,7 @@ class Writing(Enum):
     RESET = "an operator has forgotten a key"
 
 
-#: The last writes of a goal.
+#: The writes after which nothing more is written for the goal.
 _LAST: Final = (Writing.FORGOTTEN, Writing.RESOLVED, Writing.RESET)
 
 
@@ -473,8 +477,9 @@ class EndRest:
     """Step: end the transactions of ``decision`` that are still open. If ``done`` is true, they are
     committed, otherwise they are aborted.
 
-    ``accepted`` has the ids of transactions that have already ended in the opposite way, and that
-    the operator has accepted. Such a transaction is no error.
+    ``accepted`` has the ids of transactions that contradict ``done``, and that the operator has
+    accepted: they are committed although ``done`` is false, or may be aborted although ``done`` is
+    true. Such a transaction is no error.
     """
 
     decision: Decision
@@ -556,7 +561,7 @@ def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms:
     tried = view.tried
     if is_unclear and isinstance(step, Decide):
         tried = step.state.decision
-    is_removal = isinstance(step, Remove)  # it opens the key, too, and begins again from here
+    is_removal = isinstance(step, Remove)  # it opens the key, too; the next attempt begins now
     return replace(
         view,
         failed=failed,
