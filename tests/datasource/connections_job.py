@@ -61,6 +61,8 @@ def main() -> None:
     options = dict(one.split("=") for one in given)
     grouped = options.pop("by_leader", None)
     options |= {"kafka.bootstrap.servers": bootstrap, "topic": topic, "kafka.batch.size": "10000"}
+    # Twelve tasks begin at once: no leader counts as slow, which would be left for another one.
+    options["kafka.partitioner.availability.timeout.ms"] = "600000"
     rows = spark.range(0, ROWS, 1, int(tasks)).selectExpr(
         "lpad(cast(id as string), 100, '0') value"
     )
