@@ -188,6 +188,9 @@ class Observer:
             return
         if self._app.life.mistaken or state is None or state.decision is not None:
             return
+        # (Another driver of the query may have done this batch, and the next one: it is refused.)
+        if life.kind is not Kind.VERSIONS and write.number < state.last_done:
+            return
         # (One that another start has done meanwhile may have been too old before.)
         if type(write.error) is CommitError and write.is_replay:
             self.breaks(f"{write.run.id}: batch {write.number} is done, and refused: {write.error}")
