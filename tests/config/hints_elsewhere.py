@@ -222,7 +222,7 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
         "write the batch again; if no", "write the batch again; this driver",
         "nothing of this batch is visible: start the query", "'kprod txn describe' shows",
         "'kprod txn resolve {} --batch {} --as done' continues without them, '--as replay' lets",
-        "no other client may write to the topic of commitLogTopic; 'kprod txn reset",
+        "no other client may write to the topic of commitLogTopic; {}",
         "another client has written", ("no other client may write to the topic of commitLogTopic, "
         "and its"),
     ),
