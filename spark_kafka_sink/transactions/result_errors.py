@@ -65,6 +65,11 @@ _SMALLER: Final = (
     "end of the last task: write in smaller batches, or raise it (the broker's "
     "transaction.max.timeout.ms permitting)"
 )
+_OLD_OR_UNLISTED: Final = (
+    "if the batch took less time, a coordinator was moving, as when a broker restarts: write the "
+    "batch again; otherwise write in smaller batches, or raise kafka.transaction.timeout.ms (the "
+    "broker's transaction.max.timeout.ms permitting)"
+)
 _AFTER: Final = {
     Fate.NOT_ENDED: NOTHING_UNDONE,
     Fate.ENDED: NOTHING_UNDONE,
@@ -258,11 +263,11 @@ def _not_open(reason: NotOpen, key: str) -> _Text:
 
 def _too_old(reason: TooOld, key: str) -> _Text:
     return _Text(
-        f"batch {reason.number} of '{key}' took too long: {reason.late} of {reason.of} "
-        "transactions are near their kafka.transaction.timeout.ms, or no coordinator lists them "
-        f"(first: {reason.first}; the limit is {reason.young_ms} ms of {reason.timeout_ms} ms); "
-        "nothing of it is visible",
-        _SMALLER,
+        f"batch {reason.number} of '{key}' can't be committed: {reason.late} of {reason.of} "
+        f"transactions are open for more than {reason.young_ms} ms of their "
+        f"kafka.transaction.timeout.ms ({reason.timeout_ms} ms), or no coordinator lists them "
+        f"(first: {reason.first}); nothing of it is visible",
+        _OLD_OR_UNLISTED,
     )
 
 

@@ -221,7 +221,8 @@ class TooOld:
 
     ``of`` is the number of the batch's transactions, and ``late`` is the number of those that are
     too old. ``first`` is the id of the first transaction that is too old, and ``timeout_ms`` is its
-    timeout. It is too old because it has been open for more than ``young_ms``.
+    timeout. A transaction is too old if it has been open for more than ``young_ms``, or if no
+    coordinator lists it as open, because its age is then not known.
     """
 
     number: int

@@ -218,7 +218,7 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
          "a name of foreach_batch (use"), "its topic (commitLogTopic)", "nothing of the batch",
         "the query runs twice", "versions of one txnAppId",
         "two jobs with one txnAppId ran at the same time: write", "this one must stop",
-        "a transaction may stay open for",
+        "a transaction may stay open for", "if the batch took less time",
         "write the batch again; if no", "write the batch again; this driver",
         "nothing of this batch is visible: start the query", "'kprod txn describe' shows",
         "'kprod txn resolve {} --batch {} --as done' continues without them, '--as replay' lets",

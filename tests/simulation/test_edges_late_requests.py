@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.base.errors import CommitError, ErrorCode, KafkaError
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.results import Commit
@@ -112,7 +112,7 @@ def test_old_transactions_at_a_returned_broker_are_not_decided(
     run = behind_broker_3(scene, was_down=was_down)
     written = scene.written(run, 1)
     scene.scheduler.sleep(TIMEOUT_MS - margin_ms(TIMEOUT_MS) + 10_000)
-    with pytest.raises(KafkaError, match="took too long"):
+    with pytest.raises(KafkaError, match="are open for more than"):
         scene.commit(*written)
     assert scene.open_ids() == []
     scene.ends_with(0)
@@ -148,6 +148,25 @@ def test_an_id_that_no_coordinator_lists_is_not_young(
         scene.commit(*written)
     assert listings
     hidden.clear()
+    scene.abort(*written)
+    assert scene.batch(scene.run("run-1"), 1) is Commit.COMMITTED
+    scene.ends_with(0, 1)
+
+
+def test_the_error_of_a_young_id_that_is_not_listed_claims_no_age(scene: Scene) -> None:
+    """Its coordinator has resigned for a moment. The error said that a batch of half a second "took
+    too long", and advised smaller batches.
+    """
+    written = scene.second_batch()
+    begun = scene.scheduler.now
+    scene.control.answer(ApiKey.LIST_TRANSACTIONS, ErrorCode.NONE, FOREVER)
+    with pytest.raises(CommitError) as raised:
+        scene.commit(*written)
+    assert scene.scheduler.now - begun < TIMEOUT_MS / 4
+    assert "took too long" not in raised.value.message
+    assert "no coordinator lists them" in raised.value.message
+    assert "write the batch again" in str(raised.value.hint)
+    scene.control.clear()
     scene.abort(*written)
     assert scene.batch(scene.run("run-1"), 1) is Commit.COMMITTED
     scene.ends_with(0, 1)

@@ -131,6 +131,7 @@ TWICE = "two queries share a transactionalIdPrefix or a name of foreach_batch"
 PAUSED = "write the batch again; this driver was paused, or brokers were away, for longer than"
 AGAIN = "write the batch again; if no other driver was started, an operator did"
 TOO_LONG = "a transaction may stay open for kafka.transaction.timeout.ms from its task's first row"
+OLD = "otherwise write in smaller batches, or raise kafka.transaction.timeout.ms"
 MANY = "this one must stop; if no other was started, two queries share a transactionalIdPrefix"
 DOWN = "see which brokers are down, then write the batch again"
 UNDONE = "nothing was undone: start the query again, and it resolves the batch"
@@ -150,7 +151,7 @@ ROWS: list[tuple[str, str, list[Follow]]] = [
     ("a_version_while_a_later_one_was_committed", "write its versions in ascending order",
      [written(10)]),
     ("a_transaction_was_aborted", TOO_LONG, [written()]),
-    ("the_tasks_took_too_long", TOO_LONG, [written(), with_longer_transactions]),
+    ("the_tasks_took_too_long", OLD, [written(), with_longer_transactions]),
     ("a_partition_has_no_leader", DOWN, [written()]),
     ("the_log_takes_no_record", "start the brokers that are down", [written()]),
     ("others_keep_opening_the_log", MANY, [with_other_names(), written()]),
