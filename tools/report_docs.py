@@ -26,7 +26,7 @@ _MEANINGS = {
     WriteOutcome.PREPARED: "The write is one of several writes in a `transaction(...)` block. The"
     " end of the block commits or aborts all writes of the block together.",
     WriteOutcome.FAILED: "All tasks succeeded, but the commit failed. With exactly-once, no row of"
-    " the batch is visible. The field `error` has the reason.",
+    " this write is visible. The field `error` has the reason.",
     WriteOutcome.UNKNOWN: "Exactly-once: it is unknown whether the batch is committed. The next"
     " start of the query or job finds out, and ends the batch.",
     WriteOutcome.PARTIAL: "Exactly-once: brokers aborted a part of the batch after the decision to"

@@ -375,9 +375,9 @@ class PartialCommitError(_TransactionsError):
 
 
 class SupersededError(BatchError):
-    """Another driver writes the batches now: it has taken over this query, or it uses the same
-    ``transactionalIdPrefix``. This driver must stop. Rows that this driver has written since the
-    other driver took over never become visible.
+    """Another driver has taken over this query, uses the same ``transactionalIdPrefix``, or the run
+    of this driver was aborted. This driver must stop. No row that this driver has written for the
+    batch is visible, and none will become visible.
     """
 
     default_kind = Kind.SUPERSEDED
