@@ -340,7 +340,8 @@ def reset(
     shows which micro-batches of the query, or which txnVersions of the job, are finished. If you
     run a finished micro-batch or txnVersion again, its rows are duplicated. The commit log keeps
     only the key's generation, a number that rises with each reset and with each new run. With this
-    number, the next start finds and aborts transactions of earlier runs that are still open.
+    number, the first commit of the next run finds and aborts transactions of earlier runs that are
+    still open.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
