@@ -161,10 +161,11 @@ def figures() -> dict[str, str]:
     engine_large = "engine, 1 KB values, 12 partitions"
     added = {what: difference for what, _, _, difference in _exactly_once_rows()}
     return {
-        "spark": f"{ratios[small, defaults]} at 100 B, {ratios[f'{small}, lz4', defaults]} with"
-        f" lz4, {ratios[large, defaults]} at 1 KB",
-        "spark-tuned": f"{ratios[small, tuned]}, {ratios[f'{small}, lz4', tuned]},"
-        f" {ratios[large, tuned]}",
+        **{
+            name: f"{ratios[small, peer]} at 100 B, {ratios[f'{small}, lz4', peer]} at 100 B with"
+            f" lz4, {ratios[large, peer]} at 1 KB"
+            for name, peer in (("spark", defaults), ("spark-tuned", tuned))
+        },
         "engine-java": f"{ratios[engine_small, java]} at 100 B, {ratios[engine_large, java]} at 1 KB",
         "engine-confluent": f"{ratios[engine_small, confluent]} at 100 B,"
         f" {ratios[engine_large, confluent]} at 1 KB",
