@@ -9,7 +9,7 @@ result.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -18,7 +18,12 @@ from spark_kafka_sink.base.security.addresses import parse_bootstrap_servers
 from spark_kafka_sink.config.given_option import Given, GivenProducerOptions
 from spark_kafka_sink.config.logins.security_checks import check_security
 from spark_kafka_sink.config.option import INT_MAX, Check, Status, check_references, refuse
-from spark_kafka_sink.config.option_table import IGNORES_KEYS, JAVA_PARTITIONERS, PRODUCER_OPTIONS
+from spark_kafka_sink.config.option_table import (
+    IGNORES_KEYS,
+    JAVA_PARTITIONERS,
+    PRODUCER_OPTIONS,
+    with_prefix,
+)
 
 #: The most requests in flight for which a broker can tell a repeated batch from a new one: it keeps
 #: the last five batches of each producer.
@@ -247,7 +252,7 @@ class _Checks:
                 raise ConfigError(
                     f"{safe_text(f'{self._options.spelled(name)}={self._values[name]}')} is not"
                     " supported by this version",
-                    hint=self._options.advice(name, option.note),
+                    hint=self._advice(name, option.note),
                     kind=Kind.UNSUPPORTED_OPTION,
                 )
 
@@ -285,4 +290,11 @@ class _Checks:
         self._warnings.append(coded(kind, text))
 
     def _warn_no_effect(self, name: str, why: str) -> None:
-        self._warnings.append(self._options.no_effect(name, why))
+        named = replace(self._given[name], name=self._options.prefix_at(name) + name)
+        self._warnings.append(named.no_effect(self._advice(name, why)))
+
+    def _advice(self, name: str, text: str) -> str:
+        """Returns ``text`` with the names of options as the user writes them where ``name`` is set:
+        a file of Java's client has no prefix.
+        """
+        return with_prefix(text, self._options.prefix_at(name))

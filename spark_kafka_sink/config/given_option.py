@@ -7,12 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import coded, safe_text
 from spark_kafka_sink.base.security.password import Password
-from spark_kafka_sink.config.option_table import with_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +64,6 @@ class GivenProducerOptions:
         given = self.given.get(name)
         return given.spelled if given is not None and given.where else self.prefix + name
 
-    def no_effect(self, name: str, why: str) -> str:
-        """Creates the text of the warning that the option has no effect. ``why`` is the reason."""
-        named = replace(self.given[name], name=self._prefix_at(name) + name)
-        return named.no_effect(self.advice(name, why))
-
-    def advice(self, name: str, text: str) -> str:
-        """Advice for a user who has set the option ``name``. In the result, the names of options
-        are as the user writes them in the same place.
-        """
-        return with_prefix(text, self._prefix_at(name))
-
-    def _prefix_at(self, name: str) -> str:
+    def prefix_at(self, name: str) -> str:
         """The prefix of options in the place where the user has set ``name``: files have none."""
         return "" if self.given[name].where else self.prefix

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
 
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.request import ApiKey
@@ -15,6 +16,7 @@ from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.scene import Scene
+from tests.simulation.scene_requests import is_a_logs, opens_a_log
 from tests.simulation.spark_world import LOG_TOPIC
 
 KEY = "p~name"
@@ -64,6 +66,22 @@ class Failing:
     def before_send(self, fits: Callable[[Request], bool], then: Callable[[], None]) -> None:
         """Have ``then`` happen before the driver sends the first request that ``fits``."""
         self.scene.before_send(self.run, fits, then)
+
+    def loses_the_response(self, then: Callable[[], None]) -> None:
+        """The log's EndTxn is done, and each response to it is lost, until the log is opened again.
+        ``then`` happens before that.
+        """
+        is_open = Event()
+
+        def opened() -> None:
+            is_open.set()
+            then()
+
+        def fits(request: Request) -> bool:
+            return is_a_logs(request) and not is_open.is_set()
+
+        lost = self.control.drop(ApiKey.END_TXN, FOREVER, where=fits)
+        self.before_send(lambda r: lost.fired > 0 and opens_a_log(r), opened)
 
     def write_log(self, value: bytes) -> None:
         """In place of the key's state, by a client with the log's own id."""

@@ -10,7 +10,6 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from threading import Event
 
 from crc32c import crc32c
 
@@ -33,7 +32,7 @@ from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.ownership import Numbering
 from tests.fakes.fake_cluster.batch_checks import read_batch, record_header
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.scene_requests import is_a_logs, of_data, opens_a_log
+from tests.simulation.scene_requests import is_a_logs, of_data
 from tests.simulation.spark_world import LOG_TOPIC
 from tests.transactions.failing import KEY, MINE, Failing
 
@@ -274,22 +273,6 @@ def a_write_of_a_done_block_has_no_answer(f: Failing) -> None:
 # --- it may be decided -------------------------------------------------------------------------
 
 
-def _loses_the_response(f: Failing, then: Callable[[], None]) -> None:
-    """The log's EndTxn is done, and each response to it is lost, until the log is opened again.
-    ``then`` happens before that.
-    """
-    is_open = Event()
-
-    def opened() -> None:
-        is_open.set()
-        then()
-
-    lost = f.control.drop(
-        ApiKey.END_TXN, FOREVER, where=lambda r: is_a_logs(r) and not is_open.is_set()
-    )
-    f.before_send(lambda r: lost.fired > 0 and opens_a_log(r), opened)
-
-
 @_ends_in(CommitOutcomeUnknownError, "whether batch ... of '...' was decided is not known")
 def the_decision_does_not_arrive(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE)
@@ -307,7 +290,7 @@ def a_deposed_leader_does_not_have_the_decision(f: Failing) -> None:
         behind = ErrorCode.NOT_ENOUGH_REPLICAS
         f.control.answer(ApiKey.PRODUCE, behind, FOREVER, topic=LOG_TOPIC)
 
-    _loses_the_response(f, behind)
+    f.loses_the_response(behind)
     f.driver.commit(owner, batch)
 
 
@@ -326,7 +309,7 @@ def the_decision_arrives_and_the_log_is_away_then(f: Failing) -> None:
 @_ends_in(CommitOutcomeUnknownError, "whether batch ... of '...' was decided is not known")
 def the_decision_arrives_and_the_log_is_damaged_then(f: Failing) -> None:
     owner, batch = f.owner(), f.batch(*MINE)
-    _loses_the_response(f, lambda: f.write_log(b"no state"))
+    f.loses_the_response(lambda: f.write_log(b"no state"))
     f.driver.commit(owner, batch)
 
 
@@ -340,7 +323,7 @@ def _decides_and_others_take_over(f: Failing, batch: Batch, then: Callable[[], N
         f.write_log(CommitState(owner.generation + 1, "other").encode())
         then()
 
-    _loses_the_response(f, others)
+    f.loses_the_response(others)
     f.driver.commit(owner, batch)
 
 

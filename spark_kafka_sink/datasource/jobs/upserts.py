@@ -77,11 +77,10 @@ def upserts(
     with null in a column that defines the order. If several different rows of a key have the last
     position, all of them stay. The sink makes each of these rows a dead letter or an error.
 
-    ``upserts`` needs one shuffle, by key. Spark can't rank the rows of a stream, so call
-    ``upserts`` in a ``foreachBatch`` function. Raises ConfigError for a stream, for an unknown
-    order, and for a description with ``before`` but without ``delete``. Raises SchemaError for
-    columns that ``df`` does not have, and for a key column if equal values of its type may have
-    different bytes.
+    ``upserts`` needs one shuffle, by key. Call it for a stream in a ``foreachBatch`` function.
+    Raises ConfigError for a stream, for an unknown order, and for a description with ``before`` but
+    without ``delete``. Raises SchemaError for columns that ``df`` does not have, and for a key
+    column if equal values of its type may have different bytes.
     """
     log = _changelog(changelog)
     _check(df, keys, log)
