@@ -570,10 +570,10 @@ def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
 
 def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
     """The runs of the transactions that were found are added to the list `superseded` in the state
-    of the key, with one write. So no later commit of these runs can write a decision. A run that
-    can't commit anyway is not added: a run that is in the list already, and a run that planned the
-    batch at generation 5, if another run has raised the generation to 6 since. The generation is a
-    number that each take-over of the key raises.
+    of the key, with one write. So no later commit of these runs can write a decision. Two kinds
+    of runs are not added, because they can't commit anyway: runs that are in the list already, and
+    runs that planned the batch at an earlier generation than the present one. (Each take-over of
+    the key raises its generation.)
     """
     return None if view.has_superseded else _aborting(view, _undecided(view))
 

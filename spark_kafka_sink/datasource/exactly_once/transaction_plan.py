@@ -365,7 +365,7 @@ def _numbering(context: WriteContext | None, config: SinkConfig, *, streaming: b
 def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str:
     """The run id of a batch job. If the same driver wrote the previous txnVersion of this key, the
     result is the run id of that version. So the workers of the driver can reuse their transactional
-    ids. Otherwise the result is a new run id, which contains ``job``, a random text.
+    ids. Otherwise the result is a new run id that contains ``job``. (``job`` is a random text.)
     """
     if numbering is Numbering.ONCE or not driver:
         return job

@@ -167,7 +167,7 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """The figures of a write that an audit compares with the topics, dead letters included."""
+    """The figures of a write, its dead letters included. An audit compares them with the topics."""
 
     rows: Annotated[
         tuple[int, ...],

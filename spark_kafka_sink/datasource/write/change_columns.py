@@ -229,15 +229,15 @@ def refuse_other_keys(schema: StructType, feed: FeedColumns, plan: ColumnPlan) -
     """Raises SchemaError if the keys in the call of ``upserts`` differ from the columns in the
     option keyColumns.
 
-    ``upserts`` adds the names of its keys to the metadata of the key columns and of the column with
-    the change type. The keys are compared only if the key columns have the same names in their
-    metadata as the column with the change type.
+    ``upserts`` stores the names of its keys in the metadata of each key column, and of the column
+    with the change type. The keys are compared only if all these columns have the same stored
+    names.
 
     - A renamed column keeps its metadata, so it is checked.
     - A cast removes the metadata, so a column that was cast after ``upserts`` is not checked.
     - A table keeps the metadata of its columns. If the result of ``upserts`` was written to a
-      table, the key columns of a feed of that table have the old names. But the column with the
-      change type is new in the feed and has no names, so nothing is compared.
+      table, the key columns of a feed of that table still have the stored names. But the column
+      with the change type is new in the feed and has no stored names, so nothing is compared.
     """
     given = _keys_of_upserts(schema[feed.plan.column])
     if plan.key is None or not given:

@@ -433,8 +433,8 @@ class TxnRequestQueue:
         message: str | None,
     ) -> None:
         """Fails ``request`` with the error ``code``, and performs ``reaction``, which is more
-        severe than a retry. The transaction or the producer then has failed with this error, unless
-        InitProducerId was unauthorized: ``init_transactions`` can then be called again.
+        severe than a retry. The transaction or the producer is then in an error state. There is one
+        exception: if InitProducerId was unauthorized, ``init_transactions`` can be called again.
         """
         identity = self._identity
         if reaction is Reaction.FENCED:
