@@ -22,6 +22,7 @@ from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
 from tests.java_programs import run_java
 from tests.real_kafka import Consumed
+from tests.waiting import PATIENCE
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -76,13 +77,10 @@ def now_ms() -> int:
 
 
 def config(bootstrap: str, options: Mapping[str, object] | None = None) -> ProducerConfig:
-    """Java's option names; a test that hangs should not hang for two minutes."""
-    merged: dict[str, str] = {
-        "bootstrap.servers": bootstrap,
-        "request.timeout.ms": "10000",
-        "delivery.timeout.ms": "40000",
-        "max.block.ms": "20000",
-    }
+    """Java's option names; a test that hangs should not hang for two minutes on a quick machine."""
+    limits = {"request.timeout.ms": 10_000, "delivery.timeout.ms": 40_000, "max.block.ms": 20_000}
+    merged = {"bootstrap.servers": bootstrap}
+    merged |= {name: str(int(ms * PATIENCE)) for name, ms in limits.items()}
     merged |= {name: str(value) for name, value in (options or {}).items()}
     return parse_producer_config(merged)
 

@@ -14,6 +14,7 @@ import pytest
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.records.record_columns import ColumnPlan
 from tests.engine.rows import attempt, config, pieces, send, to_partitions, values_batch, write
+from tests.waiting import PATIENCE
 
 # ---- memory --------------------------------------------------------------------------------------
 
@@ -22,7 +23,7 @@ def test_buffer_memory_of_16_kib_carries_values_of_15000_bytes(kafka, consume):
     """As Spark's own test has it: every row waits until the one before is acknowledged."""
     topic = kafka.unique_topic("tiny")
     rows = [b"%03d" % i + bytes(14_997) for i in range(60)]
-    options = {"buffer.memory": 16_384, "max.block.ms": 20_000}
+    options = {"buffer.memory": 16_384}
     write(kafka.bootstrap, ColumnPlan(topic, value_column=0), [values_batch(rows)], options)
     assert consume(topic).values == rows
 
@@ -194,12 +195,13 @@ def test_a_short_delivery_timeout_spares_a_batch_never_sent(kafka, consume):
     """The writer computes longer than that between two rows, and is not seen to wait."""
     topic = kafka.unique_topic("short")
     columns = ColumnPlan(topic, value_column=0)
-    options = {"delivery.timeout.ms": 5_000, "request.timeout.ms": 4_000}
+    delivery_ms = int(5_000 * PATIENCE)
+    options = {"delivery.timeout.ms": delivery_ms, "request.timeout.ms": delivery_ms - 1_000}
     producer = KafkaProducer(config(kafka.bootstrap, options))
     attempt(producer, columns, [values_batch([b"1"])])
     producer.start_attempt()
     send(producer, columns, [values_batch([b"2"])])
-    time.sleep(5.1)
+    time.sleep(delivery_ms / 1000 + 0.1)
     send(producer, columns, [values_batch([b"3"])])
     assert producer.finish_attempt().rows == 2
     producer.close(10_000)
