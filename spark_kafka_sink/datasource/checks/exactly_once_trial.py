@@ -315,7 +315,7 @@ class _Trial:
         self._client.init_producer_id(
             self._id, self._client.config.transaction_timeout_ms, self._soon()
         )
-        answer = self._client.end([fenced], committed=True, deadline_ms=self._soon())[self._id]
+        answer = self._end_txn(fenced, committed=True)
         self._open = None
         if answer is None or answer is ErrorCode.NONE:
             said = "got no clear answer" if answer is None else "was accepted"
@@ -340,15 +340,24 @@ class _Trial:
         self._open = prepare(self._client, self._id, record, self._soon())
         return self._open
 
+    def _end_txn(self, transaction: PreparedTransaction, *, committed: bool) -> ErrorCode | None:
+        """Sends EndTxn. Returns the error code of the response, or None without a response. The
+        leader of the trial's partition is not looked at: it has just acknowledged a record.
+        """
+        looked_ms = self._client.clock.now_ms()
+        ended = self._client.end(
+            [transaction], committed=committed, deadline_ms=self._soon(), looked_ms=looked_ms
+        )
+        return ended[self._id]
+
     def _end(self, *, committed: bool) -> PreparedTransaction:
         """Commits or aborts the open transaction, and returns it. Raises KafkaTimeoutError if the
         coordinator gives no clear response. If the coordinator refuses, raises the error of the
         refusal.
         """
         ended = self._opened
-        answer = self._client.end([ended], committed=committed, deadline_ms=self._soon())
         where = f"EndTxn of the transactional id '{self._id}'"
-        code = answer[self._id]
+        code = self._end_txn(ended, committed=committed)
         if code is None:
             raise KafkaTimeoutError(f"{where} got no clear answer")
         if code is not ErrorCode.NONE:
