@@ -37,9 +37,10 @@ class DeliveryGuarantee(StrEnum):
 
 
 class Preflight(StrEnum):
-    """The values of the option ``preflight``. Before the first task, the driver checks whether the
-    topic exists and whether the brokers respond. If the check fails, ``required`` fails the write,
-    and ``warn`` logs a warning. With ``off``, the driver does not check.
+    """The values of the option ``preflight``. Before the first task, the driver checks whether a
+    broker responds, whether the topic exists, and whether the principal may write to it. If a check
+    fails, ``required`` fails the write, and ``warn`` logs a warning. With ``off``, the driver does
+    not check.
     """
 
     REQUIRED = "required"
