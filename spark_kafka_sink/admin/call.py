@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Generic, TypeVar
 
+from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import AuthorizationError, ErrorClass, ErrorCode, KafkaError
 from spark_kafka_sink.protocol.cluster import Node, TopicPartition
 from spark_kafka_sink.protocol.request import Request
@@ -111,6 +112,8 @@ class Call(Generic[ResponseT]):
     * ``right``, ``success_only``: arguments of :func:`retry_code`.
     * ``resend``: the cases in which the request is sent again (:class:`Resend`). If it is not sent
       again, the call ends without a response, and ``done`` stays False.
+    * ``send_by_ms``: a time of the clock. If the request can't be sent before that time, for
+      example because a connection opens slowly, the call ends without a response.
     * ``response``: the final response. It is None before that.
     * ``done``: True after a final response.
     * ``attempts``: how often a retry was scheduled, which determines the next backoff.
@@ -127,6 +130,7 @@ class Call(Generic[ResponseT]):
     right: str = ""
     success_only: bool = True
     resend: Resend = Resend.ALWAYS
+    send_by_ms: int = NEVER
     response: ResponseT | None = None
     done: bool = False
     attempts: int = 0

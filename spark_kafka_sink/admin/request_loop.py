@@ -350,6 +350,10 @@ class _Dispatcher:
         return wait
 
     def _send_to(self, node: Node, queue: deque[Call[object]], now: int) -> int:
+        while queue and now > queue[0].send_by_ms:
+            self._end(queue.popleft(), done=False)
+        if not queue:
+            return 0  # the last call may have ended
         if self._client.ready(node, now):
             self._send(queue.popleft(), node, now)
             return NEVER

@@ -91,11 +91,12 @@ _LEFT_OUT_MS: Final = 60_000
 #: The wait for the responses to EndTxn, in ms. After it, this client looks at the leaders again for
 #: the transactions without a response, and sends EndTxn again. Then the wait is doubled, at most
 #: ``_DOUBLINGS`` times.
-_ANSWER_MS: Final = 2_000
+_ANSWER_MS: Final = 4_000
 _DOUBLINGS: Final = 4
-#: The time in ms for which the result of a look at the leaders is believed. Also the time for which
-#: this look waits for a response.
-_LOOK_MS: Final = 1_000
+#: The time in ms for which the result of a look at the leaders is believed.
+_LED_MS: Final = 1_000
+#: The wait for the responses of a look at the leaders, in ms. It is doubled like ``_ANSWER_MS``.
+_LOOK_MS: Final = 2_000
 #: The maximum number of remembered topics of the last check.
 _MOST_WRITTEN: Final = 100
 _API_VERSIONS: Final = ApiVersionsRequest(
@@ -238,8 +239,8 @@ class TransactionClient(AdminClient):
         :meth:`end`.
         """
         version = self.transaction_version(deadline_ms)
-        looked_ms = self.clock.now_ms()
         kept = self.leaderless(found, deadline_ms)
+        looked_ms = self.clock.now_ms()
         found = {i: d for i, d in found.items() if i not in kept}
         partitions = {i: d.partitions for i, d in found.items()}
         ended = {
@@ -311,55 +312,61 @@ class TransactionClient(AdminClient):
         waiting, rounds = dict(calls), 0
         while waiting and self.clock.now_ms() < deadline_ms:
             away: Collection[str] = ()
-            if rounds or looked_ms is None or self.clock.now_ms() - looked_ms > _LOOK_MS:
-                checked = [i for i in waiting if i not in regardless]
-                away = self._away(checked, known, deadline_ms)
+            patience = 1 << min(rounds, _DOUBLINGS)
+            if looked_ms is None or self.clock.now_ms() - looked_ms > _LED_MS:
+                # The Metadata request goes to the coordinator of the first id: to one that lives.
+                checked = sorted(waiting.keys() - regardless, key=lambda i: not waiting[i].answered)
+                away = self._away(checked, known, deadline_ms, patience * _LOOK_MS)
+                looked_ms = self.clock.now_ms()
             ready = [call for i, call in waiting.items() if i not in away]
-            limit_ms = self.clock.now_ms() + (_ANSWER_MS << min(rounds, _DOUBLINGS))
+            for call in ready:
+                call.send_by_ms = looked_ms + _LED_MS
+            limit_ms = self.clock.now_ms() + patience * _ANSWER_MS
             self.loop.run(ready, min(deadline_ms, limit_ms))
             waiting = {i: call for i, call in waiting.items() if not call.done}
             if waiting:
                 self.loop.pause(rounds, deadline_ms)
+            looked_ms = None
             rounds += 1
 
     def _away(
-        self, ids: Collection[str], known: dict[str, Partitions], deadline_ms: int
+        self, ids: Collection[str], known: dict[str, Partitions], deadline_ms: int, wait_ms: int
     ) -> Collection[str]:
         """Returns those of ``ids`` whose transaction has a partition without a leader. ``known``
         has the partitions by id. If an id is not in ``known``, its transaction is described, and
         its partitions are added to ``known``. If the description or the leaders don't arrive within
-        a second, the id is also in the result.
+        ``wait_ms``, the id is also in the result.
         """
         unknown = [i for i in ids if i not in known]
-        known |= {i: one.partitions for i, one in self.describe_each(unknown, deadline_ms).items()}
+        found = self.describe_now(unknown, deadline_ms, wait_ms)
+        known |= {i: one.partitions for i, one in found.items()}
         written = {i: known[i] for i in ids if i in known}
         try:
-            soon = min(deadline_ms, self.clock.now_ms() + _LOOK_MS)
+            soon = min(deadline_ms, self.clock.now_ms() + wait_ms)
             leaderless = self._leaderless(written, soon)
         except KafkaTimeoutError:
             return ids
         return [i for i in ids if i not in known or i in leaderless]
 
-    def describe_each(
-        self, transactional_ids: Iterable[str], deadline_ms: int
+    def describe_now(
+        self, transactional_ids: Collection[str], deadline_ms: int, wait_ms: int = _LOOK_MS
     ) -> Mapping[str, TransactionDescription]:
-        """Sends a separate DescribeTransactions for each transactional id. Returns the descriptions
-        that arrive within a second, by id. If a coordinator does not respond, the ids of other
-        coordinators are described nevertheless. (:meth:`describe` waits for each coordinator.)
+        """Sends DescribeTransactions once to the coordinators of transactional ids. Returns the
+        descriptions that arrive within ``wait_ms``, by id. If a coordinator does not respond, the
+        ids of other coordinators are described nevertheless. (:meth:`describe` waits for each
+        coordinator.)
         """
-        calls = [
-            Call(
-                DescribeTransactionsRequest(transactional_ids=[one]),
-                CoordinatorKey(one),
-                "DescribeTransactions",
-                lambda response: response.transaction_states[0].error_code,
-                "DESCRIBE on the transactional id",
-                success_only=False,
-            )
-            for one in transactional_ids
-        ]
-        self.loop.run(calls, min(deadline_ms, self.clock.now_ms() + _LOOK_MS))
-        return {i: found for call in calls for i, found in _described_by(call).items()}
+        until_ms = min(deadline_ms, self.clock.now_ms() + wait_ms)
+        finds: dict[str, Call[Any]] = {
+            i: Call(None, CoordinatorKey(i), "FindCoordinator", resend=Resend.NEVER)
+            for i in transactional_ids
+        }
+        self.loop.run(finds.values(), until_ms)
+        calls = self._describe_calls([i for i, find in finds.items() if find.done], until_ms)
+        self.loop.run(calls, until_ms)
+        found = {i: one for call in calls for i, one in _described_by(call).items()}
+        self.loop.forget_coordinators(i for i in finds if i not in found)
+        return found
 
     def beside(self, ids: Collection[str], age_ms: int) -> Beside | None:
         """Creates the requests that :meth:`describe` sends together with DescribeTransactions for

@@ -68,13 +68,19 @@ def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
         return (*failed, *(i for i in committed if i not in step.accepted))
     gone = (i for i, how in outcomes.items() if how in (Outcome.LOST, Outcome.UNKNOWN))
     # (Brokers would drop the markers of transactions that have a partition without a leader.)
-    looked_ms = client.clock.now_ms()
     away = client.leaderless(found, client.deadline())
+    looked_ms = client.clock.now_ms()
     left = [
         t
         for t in decision.transactions
         if t.transactional_id in found and t.transactional_id not in away
     ]
-    ended = commit_all(client, left, client.deadline(), looked_ms=looked_ms)
+    ended = commit_all(
+        client,
+        left,
+        client.deadline(),
+        looked_ms=looked_ms,
+        is_one_committed=Outcome.COMMITTED in outcomes.values(),
+    )
     more = (i for i in gone if i not in step.accepted)
     return (*more, *away, *ended.lost, *ended.unknown, *ended.unclear)

@@ -40,6 +40,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 #: The pause between two rounds of EndTxn for transactions that are neither committed nor aborted.
 _ROUND_MS = 20
 #: The time for which EndTxn is sent again before the ages of the transactions are checked again.
-_AGAIN_MS = 4_000
+_AGAIN_MS = 8_000
 #: The pause between two descriptions of transactions that are too old to be committed, and too
 #: young to be undone.
 _WAIT_MS = 1_000
@@ -143,19 +144,24 @@ def end_decided(
     the transactions are known to be far from their timeout. So their ages are not checked before
     that time. ``looked_ms`` is the time of the last look at the leaders of their partitions.
     """
-    until_ms = checked_until_ms
+    until_ms, todo = checked_until_ms, Ending.COMMIT
     found: Mapping[str, TransactionDescription] = {}
     while True:
         ended = commit_all(
-            client, transactions, deadline_ms, first_by_ms=until_ms, looked_ms=looked_ms
+            client,
+            transactions,
+            deadline_ms,
+            first_by_ms=until_ms,
+            looked_ms=looked_ms,
+            found=found,
+            is_one_committed=todo is Ending.FINISH,
         )
         begun_ms = client.clock.now_ms()
         if not ended.unclear or begun_ms >= deadline_ms:
             ended = _with_described(ended, transactions, found)
             return replace(ended, overdue=_overdue(client, ended.unclear, found))
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
-        looked_ms = client.clock.now_ms()
-        todo = _next(client, transactions, found, deadline_ms, only_lost=only_lost)
+        todo, looked_ms = _next(client, transactions, found, deadline_ms, only_lost=only_lost)
         # (If a coordinator no longer has an id, the description of the id has no timeout.)
         margin = min(
             (margin_ms(d.timeout_ms) for d in found.values() if d.timeout_ms > 0), default=0
@@ -227,15 +233,17 @@ def _next(
     deadline_ms: int,
     *,
     only_lost: bool,
-) -> Ending:
+) -> tuple[Ending, int]:
+    """Decides as :func:`ending` does. Also returns the time of the look at the leaders."""
     open_ = {i: d for i, d in found.items() if d.state is TransactionState.ONGOING}
     away = bool(client.leaderless(open_, deadline_ms))
+    looked_ms = client.clock.now_ms()
     todo = ending(transactions, found, None, away=away, only_lost=only_lost)
     if todo is None:
         age = _age(client, open_, deadline_ms, only_lost=only_lost)
         todo = ending(transactions, found, age, away=away, only_lost=only_lost)
     assert todo is not None
-    return todo
+    return todo, looked_ms
 
 
 def _age(
@@ -269,6 +277,8 @@ def commit_all(
     *,
     first_by_ms: int = NEVER,
     looked_ms: int | None = None,
+    found: Mapping[str, TransactionDescription] = MappingProxyType({}),
+    is_one_committed: bool = False,
 ) -> CommitOutcomes:
     """Sends EndTxn(commit) for each of ``transactions``, until each outcome is known or until
     ``deadline_ms``. This has no effect on transactions that are committed already. Returns the ids
@@ -277,14 +287,15 @@ def commit_all(
     If no transaction is committed at the time ``first_by_ms``, returns at that time. ``looked_ms``
     is the time at which the caller has looked at the leaders of the transactions' partitions. An
     EndTxn that is sent more than a second after ``looked_ms``, or is sent again, first waits until
-    the partitions of its transaction have leaders. Exception: when one of ``transactions`` is
-    committed, the EndTxn for an old transaction does not wait any more.
+    the partitions of its transaction have leaders. ``found`` has descriptions that the caller has,
+    which show the partitions. Exception: when one of ``transactions`` is committed, or
+    ``is_one_committed`` is true, the EndTxn for an old transaction does not wait any more.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
     outcomes: dict[str, Outcome] = {}
     gone: set[str] = set()
-    found: Mapping[str, TransactionDescription] = {}
+    partitions = {i: description.partitions for i, description in found.items()}
     old = frozenset[str]()
     while open_:
         answers = client.end(
@@ -292,25 +303,27 @@ def commit_all(
             committed=True,
             deadline_ms=min(limit_ms, client.clock.now_ms() + _AGAIN_MS),
             looked_ms=looked_ms,
-            partitions={i: one.partitions for i, one in found.items()},
+            partitions=partitions,
             regardless=old,
         )
         outcomes |= {i: Outcome.COMMITTED for i, code in answers.items() if code is ErrorCode.NONE}
         left = [i for i in open_ if i not in outcomes]
-        found = client.describe_each(left, limit_ms)
+        found = client.describe_now(left, limit_ms)
+        partitions |= {i: description.partitions for i, description in found.items()}
         judged = {i: outcome_of(open_[i], description) for i, description in found.items()}
         gone |= {i for i, one in found.items() if one.error is not ErrorCode.NONE}
         outcomes |= {i: how for i, how in judged.items() if how is not Outcome.RETRY}
         open_ = {i: t for i, t in open_.items() if i not in outcomes}
         if Outcome.COMMITTED in outcomes.values():
-            limit_ms = deadline_ms
+            limit_ms, is_one_committed = deadline_ms, True
         now = client.clock.now_ms()
         if now >= limit_ms:
             break
         if open_:
             client.clock.wait(Latch(), min(limit_ms, now + _ROUND_MS))
-            old = _aged(client, {i: found[i] for i in open_ if i in found}, limit_ms)
             looked_ms = None
+            if is_one_committed:
+                old = _aged(client, {i: found[i] for i in open_ if i in found}, limit_ms)
 
     lost, unknown = _ids(outcomes, Outcome.LOST), _ids(outcomes, Outcome.UNKNOWN)
     expired = tuple(i for i in unknown if i in gone)

@@ -90,7 +90,7 @@ def s5_a_decision_is_no_lease() -> AbstractContextManager[Any]:
 
 
 def s6_the_roll_forward_undoes_nothing() -> AbstractContextManager[Any]:
-    return patch.object(ending, "_next", lambda *_, **__: ending.Ending.FINISH)
+    return patch.object(ending, "_next", lambda *_, **__: (ending.Ending.FINISH, None))
 
 
 def s7_brokers_are_as_they_were_minutes_ago() -> AbstractContextManager[Any]:
