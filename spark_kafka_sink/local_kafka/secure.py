@@ -99,8 +99,8 @@ class Security:
     def format_options(self) -> tuple[str, ...]:
         """The arguments of ``kafka-storage format`` that create the users' SCRAM credentials.
 
-        The arguments contain the salted passwords (RFC 5802: PBKDF2 with the hash of the
-        mechanism). So no password is on a command line.
+        The arguments contain only salted passwords (RFC 5802: PBKDF2 with the hash of the
+        mechanism). So no plain-text password is on a command line.
         """
         options = []
         for mechanism, algorithm in (("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")):

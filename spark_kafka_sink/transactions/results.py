@@ -372,8 +372,9 @@ class NotFinished:
 
 @dataclass(frozen=True, slots=True)
 class BatchBefore:
-    """The reason why a commit fails: batch ``number`` was not decided, because the key has another
-    decided batch that could not be ended. ``by`` is the failure of that other batch.
+    """The reason why a commit fails: the batch with the number ``number`` was not decided. An
+    earlier batch of the key was decided before, and could not be ended. ``by`` is the failure of
+    that earlier batch.
     """
 
     number: int

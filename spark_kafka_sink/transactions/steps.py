@@ -435,14 +435,15 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Step: abort the open transactions of ``runs`` that were planned at generation ``planned`` or
-    earlier. If ``superseded`` is true, also abort the open transactions of all superseded runs. A
-    superseded run can't commit any more, because another run has taken over the key, or because
+    """Step: abort the open transactions of ``runs``, if they were planned at generation ``planned``
+    or earlier. If ``superseded`` is true, also abort the open transactions of all superseded runs.
+    A superseded run can't commit any more, because another run has taken over the key, or because
     the run was aborted.
 
-    The generation is a number in the state of the key that each take-over raises. For example, if
-    ``planned`` is 5, this includes generations 4 and 5, but not generation 6. The step aborts no
-    transaction of a decision, and no transaction of the run ``spared``.
+    The key's state has a number, the generation. Each take-over raises it. For example, if
+    ``planned`` is 5, the step aborts transactions that were planned at generation 4 or 5, and not
+    those of generation 6. The step aborts no transaction of a decision, and no transaction of the
+    run ``spared``.
 
     If ``when_killed`` is true, first wait until Spark has had time to kill the batch's tasks. If
     ``may_fail`` is true, the commit goes on even if this step fails. ``how`` is the result of the

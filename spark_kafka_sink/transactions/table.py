@@ -159,9 +159,10 @@ def decides_next(goal: Goal, view: View) -> bool:
     process has fenced the session.
 
     The function returns False for a batch with a report or with offsets. Before the decision, the
-    driver prepares transactions of its own, which contain the report and the offsets. If the
-    session is fenced, this would be noticed only after that. By then another process may have
-    committed the batch, and an error of the report's topic would hide that.
+    driver prepares transactions of its own, which contain the report and the offsets. With a kept
+    session that is fenced, the driver would notice the fencing only after these preparations. By
+    then another process may have committed the batch, and an error of the report's topic would hide
+    this commit.
     """
     if isinstance(goal, CommitBatch) and goal.batch.report is None and goal.batch.offsets is None:
         view = replace(view, own=())  # there are none to prepare
@@ -319,8 +320,9 @@ def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
 
 
 def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
-    """The commit fails if its decision is undone: before any transaction was committed, brokers
-    have aborted some of the transactions, or were about to abort them because of their age.
+    """The commit fails if its decision is undone: all transactions of the batch are aborted. This
+    happens if none of them was committed, and brokers had aborted some of them, or were about to
+    abort some of them because of their age.
     """
     return refused(Undone(goal.batch.number)) if view.is_fresh else None
 
@@ -551,10 +553,10 @@ ABORT: Final = (
 
 
 def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
-    """If the abort has found no open transaction of the batch yet, it searches for them, except for
-    transactions that a decision names. If the first search finds none, the abort searches once more
-    after Spark has killed the tasks. Until then, a task that had no transaction during the first
-    search may open one.
+    """If the abort does not know an open transaction of the batch yet, it searches for open
+    transactions. (A transaction that a decision names does not count.) If the first search finds
+    none, the abort searches once more after Spark has killed the tasks. Until then, a task that had
+    no transaction during the first search may open one.
     """
     if _undecided(view) or view.searches > 1:
         return None

@@ -131,7 +131,7 @@ def check_id(key: str) -> str:
 
 
 def is_drivers(text: str) -> bool:
-    """Whether the transactional id ``text`` belongs to a driver, but not to a batch: the id writes
-    the commit log (:func:`log_id`), or checks rights (:func:`check_id`).
+    """Whether a driver uses the transactional id ``text`` for something other than a batch: for
+    writes to the commit log (:func:`log_id`), or for a check of rights (:func:`check_id`).
     """
     return text.endswith(log_id("")) or check_id("") in text

@@ -233,7 +233,7 @@ class TransactionalProducers:
 
     def leave(self) -> None:
         """Gives the producer of :meth:`begin` back to the cache, and frees its id, because the task
-        has no rows. The response may still be missing: a late DescribeTransactions changes nothing.
+        has no rows. If the response to DescribeTransactions arrives later, it changes nothing.
         """
         begun, self._begun = self._begun, None
         if begun is not None:

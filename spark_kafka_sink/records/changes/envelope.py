@@ -66,8 +66,9 @@ def valid(column: pa.Array) -> Mask:
 
 def envelope_of(changes: ChangePlan, rows: TableRows, columns: list[pa.Array]) -> list[pa.Array]:
     """Builds the five columns of Debezium's envelope, in the order of ``ENVELOPE``. ``columns`` are
-    the columns of ``rows.batch``. If the feed has two structs, for the row from before and from
-    after a change, ``columns`` also has a column for each field of the row.
+    the columns of ``rows.batch``. Some feeds have two structs: one holds the row before a change,
+    the other holds the row after it. For such a feed, ``columns`` has a column for each field of
+    the row, in addition to the two structs.
 
     For a delete, the column ``before`` has the deleted row. For an update, ``before`` has the
     values from before the update if the feed contains these values. An update that changes the key
