@@ -96,7 +96,7 @@ def test_r06_an_unclear_end_txn_is_an_error_with_its_ids(world, driver, describe
         edit=answering(ErrorCode.CONCURRENT_TRANSACTIONS),
     )
     answer = driver.run("batch", **scenario.batch())
-    assert fault.fired > 3
+    assert fault.fired >= 2  # an EndTxn is sent again only after a description
     for one in (fault, *silent):
         world.faults.remove(one)
     (batch,) = scenario.batches()
