@@ -92,7 +92,7 @@ class Resend(Enum):
     #: After a lost connection, and after an error code that :meth:`Call.retry_code` returns.
     ALWAYS = auto()
     #: Only after an error code that :meth:`Call.retry_code` returns. It shows that the broker has
-    #: not done what the request asks for.
+    #: usually not done what the request asks for.
     AFTER_CODE = auto()
     #: In no case.
     NEVER = auto()

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.admin.call import AnyBroker, Call, CoordinatorKey, Resend, retry_code
+from spark_kafka_sink.admin.call import AnyBroker, Call, CoordinatorKey, Resend, Target, retry_code
 from spark_kafka_sink.admin.request_loop import NewClient
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
 from spark_kafka_sink.base.clock import Clock
@@ -314,8 +314,7 @@ class TransactionClient(AdminClient):
             away: Collection[str] = ()
             patience = 1 << min(rounds, _DOUBLINGS)
             if looked_ms is None or self.clock.now_ms() - looked_ms > _LED_MS:
-                # The Metadata request goes to the coordinator of the first id: to one that lives.
-                checked = sorted(waiting.keys() - regardless, key=lambda i: not waiting[i].answered)
+                checked = [i for i in waiting if i not in regardless]
                 away = self._away(checked, known, deadline_ms, patience * _LOOK_MS)
                 looked_ms = self.clock.now_ms()
             ready = [call for i, call in waiting.items() if i not in away]
@@ -343,7 +342,8 @@ class TransactionClient(AdminClient):
         written = {i: known[i] for i in ids if i in known}
         try:
             soon = min(deadline_ms, self.clock.now_ms() + wait_ms)
-            leaderless = self._leaderless(written, soon)
+            # (A silent coordinator is not the least loaded broker: it has not responded yet.)
+            leaderless = self._leaderless(written, soon, AnyBroker())
         except KafkaTimeoutError:
             return ids
         return [i for i in ids if i not in known or i in leaderless]
@@ -362,8 +362,9 @@ class TransactionClient(AdminClient):
             for i in transactional_ids
         }
         self.loop.run(finds.values(), until_ms)
-        calls = self._describe_calls([i for i, find in finds.items() if find.done], until_ms)
-        self.loop.run(calls, until_ms)
+        nodes = {i: self.loop.found[CoordinatorKey(i)] for i, find in finds.items() if find.done}
+        calls = self._describe_calls(nodes)
+        self.loop.run(calls, min(deadline_ms, self.clock.now_ms() + wait_ms))
         found = {i: one for call in calls for i, one in _described_by(call).items()}
         self.loop.forget_coordinators(i for i in finds if i not in found)
         return found
@@ -388,7 +389,8 @@ class TransactionClient(AdminClient):
     def _fill(self, beside: Beside, deadline_ms: int) -> None:
         nodes = dict.fromkeys(self.loop.coordinators(beside.ids, deadline_ms).values())
         beside.ages = self._age_calls(beside.ids, beside.age_ms, nodes)
-        beside.metadata = self._metadata_call(beside.topics, next(iter(beside.ids)))
+        to = CoordinatorKey(next(iter(beside.ids)))
+        beside.metadata = _metadata_call(beside.topics, to)
 
     def describe(
         self,
@@ -407,7 +409,7 @@ class TransactionClient(AdminClient):
         waiting = dict.fromkeys(transactional_ids)
         attempts, refused = 0, list[Call[DescribeTransactionsResponse]]()
         while True:
-            calls = self._describe_calls(waiting, deadline_ms)
+            calls = self._describe_calls(self.loop.coordinators(waiting, deadline_ms))
             try:
                 self._run_with(calls, beside, deadline_ms)
             except UnsupportedVersionError:
@@ -433,11 +435,11 @@ class TransactionClient(AdminClient):
             attempts += 1
 
     def _describe_calls(
-        self, ids: Collection[str], deadline_ms: int
+        self, coordinators: Mapping[str, Node]
     ) -> list[Call[DescribeTransactionsResponse]]:
-        """Creates the DescribeTransactions calls for ``ids``, to their coordinators."""
+        """Creates the DescribeTransactions calls for transactional ids, to their coordinators."""
         by_node: dict[Node, list[str]] = defaultdict(list)
-        for i, node in self.loop.coordinators(ids, deadline_ms).items():
+        for i, node in coordinators.items():
             by_node[node].append(i)
         return [
             Call(
@@ -588,10 +590,14 @@ class TransactionClient(AdminClient):
         used if it is for all topics of the transactions, and if it arrived in the last FRESH_MS.
         """
         by_id = {i: description.partitions for i, description in found.items()}
-        return self._leaderless(by_id, deadline_ms, beside)
+        return self._leaderless(by_id, deadline_ms, CoordinatorKey(next(iter(found), "")), beside)
 
     def _leaderless(
-        self, by_id: Mapping[str, Partitions], deadline_ms: int, beside: Beside | None = None
+        self,
+        by_id: Mapping[str, Partitions],
+        deadline_ms: int,
+        to: Target,
+        beside: Beside | None = None,
     ) -> Mapping[str, Sequence[TopicPartition]]:
         written: defaultdict[str, set[int]] = defaultdict(set)
         for written_to in by_id.values():
@@ -609,7 +615,7 @@ class TransactionClient(AdminClient):
         ):
             response = beside.metadata.response
         if response is None:
-            call = self._metadata_call(written, next(iter(by_id)))
+            call = _metadata_call(written, to)
             response = self.loop.send_and_receive(call, deadline_ms)
         lost = {
             partition.tp
@@ -624,12 +630,6 @@ class TransactionClient(AdminClient):
             for i, written_to in by_id.items()
         }
         return {i: partitions for i, partitions in without.items() if partitions}
-
-    def _metadata_call(
-        self, topics: Collection[str], transactional_id: str
-    ) -> Call[MetadataResponse]:
-        request = MetadataRequest(tuple(topics), allow_auto_topic_creation=False)
-        return Call(request, CoordinatorKey(transactional_id), "Metadata of the partitions")
 
     def transaction_version(self, deadline_ms: int) -> int:
         """Returns the version of the cluster's transactions: 2 if the brokers offer
@@ -699,6 +699,11 @@ def _ending(request: Request[_EndedT], what: str, transactional_id: str) -> Call
         success_only=False,
         resend=Resend.NEVER,
     )
+
+
+def _metadata_call(topics: Collection[str], to: Target) -> Call[MetadataResponse]:
+    request = MetadataRequest(tuple(topics), allow_auto_topic_creation=False)
+    return Call(request, to, "Metadata of the partitions")
 
 
 def _answers(calls: Mapping[str, Call[Any]]) -> EndAnswers:

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 _ROUND_MS = 20
 #: The time for which EndTxn is sent again before the ages of the transactions are checked again.
 _AGAIN_MS = 8_000
+#: The wait for the ages of transactions that may be too old to wait for a leader.
+_AGES_MS = 2_000
 #: The pause between two descriptions of transactions that are too old to be committed, and too
 #: young to be undone.
 _WAIT_MS = 1_000
@@ -233,8 +235,10 @@ def _next(
     deadline_ms: int,
     *,
     only_lost: bool,
-) -> tuple[Ending, int]:
-    """Decides as :func:`ending` does. Also returns the time of the look at the leaders."""
+) -> tuple[Ending, int | None]:
+    """Decides as :func:`ending` does. Also returns the time of the look at the leaders, or None if
+    a partition has no leader.
+    """
     open_ = {i: d for i, d in found.items() if d.state is TransactionState.ONGOING}
     away = bool(client.leaderless(open_, deadline_ms))
     looked_ms = client.clock.now_ms()
@@ -243,7 +247,7 @@ def _next(
         age = _age(client, open_, deadline_ms, only_lost=only_lost)
         todo = ending(transactions, found, age, away=away, only_lost=only_lost)
     assert todo is not None
-    return todo, looked_ms
+    return todo, None if away else looked_ms
 
 
 def _age(
@@ -296,7 +300,7 @@ def commit_all(
     outcomes: dict[str, Outcome] = {}
     gone: set[str] = set()
     partitions = {i: description.partitions for i, description in found.items()}
-    old = frozenset[str]()
+    old = _aged(client, found, limit_ms) if is_one_committed else frozenset[str]()
     while open_:
         answers = client.end(
             list(open_.values()),
@@ -331,13 +335,15 @@ def commit_all(
 
 
 def _aged(
-    client: TransactionClient, open_: Mapping[str, TransactionDescription], deadline_ms: int
+    client: TransactionClient, found: Mapping[str, TransactionDescription], deadline_ms: int
 ) -> frozenset[str]:
-    """Returns the transactions of ``open_`` that brokers list as older than Age.YOUNG allows."""
+    """Returns the open transactions of ``found`` that brokers list as older than Age.YOUNG allows.
+    Returns none if the brokers don't respond within two seconds.
+    """
+    open_ = {i: one for i, one in found.items() if one.state is TransactionState.ONGOING}
+    soon = min(deadline_ms, client.clock.now_ms() + _AGES_MS)
     try:
-        return near_timeout(
-            client, open_, lambda t: margin_ms(t) // 2, deadline_ms, only_listed=True
-        )
+        return near_timeout(client, open_, lambda t: margin_ms(t) // 2, soon, only_listed=True)
     except KafkaTimeoutError:
         return frozenset()
 

@@ -7,12 +7,12 @@ import pytest
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
-from spark_kafka_sink.transactions.ending import commit_all
+from spark_kafka_sink.transactions.ending import commit_all, end_decided
 from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.scene import Scene
-from tests.simulation.scene_requests import of_data
+from tests.simulation.scene_requests import of_data, of_id
 from tests.transactions.open_transactions import open_transactions
 from tests.transactions.running_query import Query
 
@@ -73,3 +73,116 @@ def test_a_slow_broker_does_not_stop_a_commit(scene: Scene, slow_ms: int) -> Non
     begun = scene.scheduler.now
     assert commit() is Commit.COMMITTED
     assert scene.scheduler.now - begun < 40_000
+
+
+def ids_of_brokers(scene: Scene, first: int = 0) -> list[str]:
+    """A transactional id for each coordinator, in the order of the brokers."""
+    found: dict[int, str] = {}
+    for n in range(first, first + 80):
+        found.setdefault(scene.cluster.coordinator_of(f"p~run~{n}"), f"p~run~{n}")
+    return [found[node] for node in sorted(found)]
+
+
+def test_a_silent_search_of_a_coordinator_delays_no_other(scene: Scene) -> None:
+    ids = ids_of_brokers(scene)[:2]
+    open_transactions(scene.client(), ids, TP)
+    client = scene.client()
+    client.describe(ids, client.deadline())
+    client.loop.forget_coordinators(ids[1:])
+    fault = scene.control.drop(ApiKey.FIND_COORDINATOR, 1, processed=False)
+    assert set(client.describe_now(ids, client.deadline())) == {ids[0]}
+    assert fault.fired
+
+
+def test_a_silent_search_of_a_coordinator_ends_no_commit(scene: Scene) -> None:
+    """One coordinator loads. The other one moves, and the broker that is asked for it is silent."""
+    ids = ids_of_brokers(scene)[:2]
+    transactions = open_transactions(scene.client(), ids, TP)
+    client = scene.client()
+    client.describe(ids, client.deadline())
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    scene.control.answer(ApiKey.END_TXN, loading, 1, where=of_id(ids[0]))
+    scene.control.answer(ApiKey.END_TXN, ErrorCode.NOT_COORDINATOR, 1, where=of_id(ids[1]))
+    fault = scene.control.drop(ApiKey.FIND_COORDINATOR, 1, processed=False)
+    looked_ms = client.clock.now_ms()
+    ended = commit_all(client, transactions, client.deadline(120_000), looked_ms=looked_ms)
+    assert fault.fired
+    assert not ended.unclear
+
+
+def test_a_young_transaction_waits_beside_an_old_one(scene: Scene) -> None:
+    """A third one is committed. Only the young one has a partition without a leader."""
+    cluster, other = scene.cluster, TopicPartition("t", 1)
+    cluster.drops_markers = True
+    ids = [f"p~run~{n}" for n in range(3)]
+    client = scene.client()
+    first = open_transactions(client, ids[:2], TP)
+    scene.scheduler.sleep(50_000)
+    young = open_transactions(client, ids[2:], other)
+    client.end(first[:1], committed=True, deadline_ms=client.deadline())
+    leader, leaders = cluster.logs[other].leader, list[int]()
+    cluster.move_leader(other, -1)
+    cluster.at(cluster.now + 3_000, lambda: cluster.move_leader(other, leader))
+
+    def watched(request: Request) -> bool:
+        if request.body.transactional_id == ids[2]:
+            leaders.append(cluster.logs[other].leader)
+        return False
+
+    scene.control.delay(ApiKey.END_TXN, 0, FOREVER, where=watched)
+    ended = end_decided(
+        client,
+        [*first, *young],
+        client.deadline(120_000),
+        checked_until_ms=0,
+        looked_ms=None,
+        only_lost=False,
+    )
+    assert not ended.unclear
+    assert leaders
+    assert -1 not in leaders
+
+
+@pytest.mark.parametrize("first", range(0, 300, 50))
+def test_a_silent_coordinator_is_not_asked_for_leaders(scene: Scene, first: int) -> None:
+    """The other coordinator has cut the connection, so neither has responded."""
+    silent, cut = ids_of_brokers(scene, first)[:2]
+    open_transactions(scene.client(), [silent, cut], TP)
+    client = scene.client()
+    found = client.describe([silent, cut], client.deadline())
+    node, is_silent = scene.cluster.coordinator_of(silent), list[bool]()
+
+    def falls_silent(_: Request) -> bool:
+        is_silent.append(True)
+        return True
+
+    for api in (ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.DESCRIBE_TRANSACTIONS):
+        scene.control.drop(
+            api, FOREVER, processed=False, node=node, where=lambda _: bool(is_silent)
+        )
+    scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, node=node, where=falls_silent)
+    scene.control.cut(ApiKey.END_TXN, 1, processed=False, where=of_id(cut))
+    answers = client.abort_exactly(found, client.deadline(60_000), prepared=[silent, cut])
+    assert answers[cut] is ErrorCode.NONE
+
+
+def test_a_list_without_a_response_delays_no_commit_of_others(scene: Scene) -> None:
+    """One is committed. The coordinator of another one does not list transactions."""
+    cluster, ids = scene.cluster, ids_of_brokers(scene)[:3]
+    transactions = open_transactions(scene.client(), ids, TP)
+    client = scene.client()
+    client.describe(ids, client.deadline())
+    begun, loading = cluster.now, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    scene.control.answer(ApiKey.END_TXN, loading, FOREVER, where=of_id(ids[0]))
+    is_second = of_id(ids[1])
+    scene.control.answer(
+        ApiKey.END_TXN,
+        loading,
+        FOREVER,
+        where=lambda request: is_second(request) and cluster.now < begun + 8_500,
+    )
+    node = cluster.coordinator_of(ids[0])
+    scene.control.drop(ApiKey.LIST_TRANSACTIONS, FOREVER, processed=False, node=node)
+    looked_ms = client.clock.now_ms()
+    ended = commit_all(client, transactions, client.deadline(60_000), looked_ms=looked_ms)
+    assert ended.unclear == (ids[0],)

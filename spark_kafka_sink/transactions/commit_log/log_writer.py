@@ -195,7 +195,8 @@ class LogWriter:
         call = end_call(self._transaction(), committed=True)
         call.error_in, call.success_only = error_in, True
         try:
-            looked_ms = self.client.clock.now_ms()  # the check before this has looked at the leader
+            # (The leader has just acknowledged the records.)
+            looked_ms = self.client.clock.now_ms()
             self.client.run_ending(
                 {self.id: call}, deadline_ms, looked_ms=looked_ms, partitions=self._partitions()
             )
