@@ -30,8 +30,8 @@ from tests.simulation import test_edges_late_requests as late_requests
 from tests.simulation import test_edges_log_reading as log_reading
 from tests.simulation import test_edges_sweeping as sweeping
 from tests.simulation.scene import Scene
-from tests.simulation.scene_requests import of_data, of_id, of_the_log, opens_a_log
-from tests.simulation.spark_world import PREFIX, TIMEOUT_MS, Run
+from tests.simulation.scene_requests import of_data, of_the_log, opens_a_log
+from tests.simulation.spark_world import PREFIX, Run
 from tests.simulation.test_broken_protocols import (
     FAILURES,
     UNDONE_MS,
@@ -89,17 +89,12 @@ def an_end_is_not_answered(scene: Scene) -> None:
     assert isinstance(told, CommitOutcomeUnknownError), f"it does not say unknown: {told}"
 
 
-def a_part_times_out_behind_the_decision(scene: Scene) -> None:
-    """Its coordinator loads until brokers have aborted it, and refuses the request to commit it."""
-    scene.changes = {"delivery_timeout_ms": 10 * TIMEOUT_MS}
+def a_part_is_aborted_behind_the_decision(scene: Scene) -> None:
+    """Its coordinator refuses the request to commit it."""
     written = scene.first_batch()
-    loading = scene.coordinators_load(of_id(written.ids[1]))
-    commit, told = scene.beside(written.run.process, lambda: scene.commit(*written))
-    scene.wait(lambda: loading.fired)
-    scene.scheduler.sleep(TIMEOUT_MS + 20_000)
-    loading.stop()
-    scene.wait(lambda: commit.done)
-    assert isinstance(told[0], PartialCommitError), f"its rows are lost unseen: {told}"
+    scene.when_decided(PREFIX, lambda: scene.end_elsewhere(written.prepared[1]))
+    told = told_by(lambda: scene.commit(*written))
+    assert isinstance(told, PartialCommitError), f"its rows are lost unseen: {told}"
 
 
 def a_driver_dies_behind_its_decision(scene: Scene) -> None:
@@ -214,7 +209,7 @@ FOUND = (
     Directed(careless.silence_counts_as_committed, an_end_is_not_answered, "does not say unknown"),
     Directed(
         careless.doubtful_counts_as_committed,
-        a_part_times_out_behind_the_decision,
+        a_part_is_aborted_behind_the_decision,
         "its rows are lost unseen",
         tasks=2,
     ),

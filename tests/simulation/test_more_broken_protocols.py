@@ -24,6 +24,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
+from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.results import Commit
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
@@ -34,7 +35,6 @@ from tests.simulation.spark_checkpoints import SOURCE, Checkpoints
 from tests.simulation.spark_world import QUERY, TIMEOUT_MS, Run
 from tests.simulation.test_broken_protocols import (
     FAILURES,
-    MARGIN_MS,
     UNDONE_MS,
     Directed,
     play,
@@ -44,7 +44,7 @@ from tests.simulation.test_broken_protocols import (
 from tests.simulation.test_edges_ownership import told_of_a_take_over
 
 #: The rounds after which an id that no broker lists counts as old (``TransactionClient``).
-MISSED = 3
+MISSED = 10
 
 # --- another driver, an operator ----------------------------------------------------------------
 
@@ -91,8 +91,10 @@ def an_id_moves_while_a_start_looks(scene: Scene) -> None:
     """Its coordinator resigns: no broker lists the id, until the start has asked for old ones. Then
     it is listed, and is young. Its driver may be about to commit it.
     """
+    timeout_ms = 900_000  # an undo has m/16 from its first look, and the rounds take seconds
+    scene.changes = {"transaction_timeout_ms": timeout_ms}
     scene.decides_and_dies(*scene.first_batch())
-    old_ms = TIMEOUT_MS - MARGIN_MS * 8 // 32
+    old_ms = timeout_ms - margin_ms(timeout_ms) * 8 // 32
     asked: list[int] = []
 
     def is_listed_nowhere(request: Request) -> bool:

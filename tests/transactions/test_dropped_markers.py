@@ -79,7 +79,9 @@ def test_a_commit_without_markers_is_told_and_no_abort_advised(
     report = stage.operator.plan_commit(stage.prefix)
     lose_leader(kafka3, stage)
     deadline = stage.client.deadline(60_000)
-    stage.client.end([transaction], committed=True, deadline_ms=deadline)
+    # (As if the leader had been lost after the look.)
+    now_ms = stage.client.clock.now_ms()
+    stage.client.end([transaction], committed=True, deadline_ms=deadline, looked_ms=now_ms)
     with pytest.raises(KafkaTimeoutError, match="whether its rows are visible is not known"):
         stage.operator.commit(report)
     kafka3.node(NODE).thaw()
