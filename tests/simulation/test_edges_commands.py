@@ -10,13 +10,14 @@ from spark_kafka_sink.base.errors import CommitError
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
-from spark_kafka_sink.transactions.operations.operator import EndPlan
+from spark_kafka_sink.transactions.operations.operator import Aborted, EndPlan
 from spark_kafka_sink.transactions.table import DECIDED
 from spark_kafka_sink.transactions.transactional_ids import log_id, parse
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.transaction_coordinator import Transaction
 from tests.simulation.scene import VERSIONS, Scene
 from tests.simulation.scene_requests import of_data
+from tests.simulation.scheduler import Task
 from tests.simulation.spark_world import LOG_TOPIC, PREFIX
 from tests.simulation.test_edges_log_reading import deposed, ends_of_the_log, log_partition
 
@@ -85,21 +86,27 @@ def test_an_abort_that_waited_during_a_reset_tears_no_batch(scene: Scene) -> Non
             plans.append(operator.plan_abort_run(PREFIX, of_job))
             operator.reset(operator.plan_reset(key))
 
-    def confirms(plan: EndPlan) -> None:
+    confirmed: list[tuple[Task, list[object]]] = []
+
+    def confirms(plan: EndPlan) -> object:
         with scene.by_hand() as operator:
-            aborted = operator.end(plan)
-        assert not aborted.ended
-        assert DECIDED in aborted.kept.values()
+            return operator.end(plan)
 
     def first_end(transaction: Transaction, commit: bool) -> None:
         if commit and plans and "~~" not in transaction.transactional_id:
-            scene.beside(scene.run("operator").process, partial(confirms, plans.pop()))
+            operator = scene.run("operator").process
+            confirmed.append(scene.beside(operator, partial(confirms, plans.pop())))
 
     scene.before_send(run, opens_a_key, plans_and_resets)
     scene.control.hold(ApiKey.END_TXN, 4_000, 1, nth=2, where=of_data)
     scene.cluster.on_decided = first_end
     scene.job(run, scene.options(), 0)
-    assert not plans
+    ((thread, told),) = confirmed
+    scene.wait(lambda: thread.done)
+    (aborted,) = told
+    assert isinstance(aborted, Aborted)
+    assert not aborted.ended
+    assert DECIDED in aborted.kept.values()
     scene.ends_with_tasks((0, 0), (0, 1))
 
 
