@@ -4,7 +4,7 @@ readers of committed records see of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey
 from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -16,11 +16,20 @@ from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitio
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.transaction_requests import add_partitions_to_txn
+from tests.fakes.fake_cluster.cluster import FakeCluster
 from tests.fakes.kafka_messages import init_request
 from tests.real_kafka import RealKafka, consume_topic
 from tests.waiting import PATIENCE, wait_for
 
 TIMEOUT_MS = int(30_000 * PATIENCE)
+
+
+def one_for_each_broker(cluster: FakeCluster, ids: Iterable[str]) -> dict[int, str]:
+    """The first of the transactional ids ``ids`` that a broker coordinates, by the broker."""
+    found: dict[int, str] = {}
+    for one in ids:
+        found.setdefault(cluster.coordinator_of(one), one)
+    return found
 
 
 def open_transactions(

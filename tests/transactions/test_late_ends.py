@@ -10,7 +10,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.scene import Scene
-from tests.transactions.open_transactions import open_transactions
+from tests.transactions.open_transactions import one_for_each_broker, open_transactions
 
 TP = TopicPartition("t", 0)
 
@@ -18,9 +18,8 @@ TP = TopicPartition("t", 0)
 @pytest.mark.parametrize("slow_ms", [1_900, 7_500])
 def test_no_end_is_sent_when_its_connection_opens_late(scene: Scene, slow_ms: int) -> None:
     """A leader is lost more than a second before the connection to its coordinator is open."""
-    cluster, by_node = scene.cluster, dict[int, str]()
-    for n in range(60):
-        by_node.setdefault(cluster.coordinator_of(f"p~run~{n}"), f"p~run~{n}")
+    cluster = scene.cluster
+    by_node = one_for_each_broker(cluster, (f"p~run~{n}" for n in range(60)))
     first, second, third = sorted(by_node)
     ids = [by_node[first], by_node[second]]
     open_transactions(scene.client(), ids, TP)

@@ -14,6 +14,7 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import Fault
 from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.scene import VERSIONS, Scene
+from tests.transactions.open_transactions import one_for_each_broker
 from tests.transactions.running_query import KEY, Query
 
 AWAY_MS = 4_000
@@ -72,10 +73,8 @@ def test_a_leader_is_lost_while_one_coordinator_is_slow(
     query = Query.of(scene)
     (query if used_again else query.elsewhere()).commits(0, 1)
     owner = query.owner()
-    by_node: dict[int, str] = {}
-    for n in range(50):
-        id_ = str(TransactionalId(KEY, "run", f"w{n}", 0, owner.generation))
-        by_node.setdefault(cluster.coordinator_of(id_), id_)
+    workers = (TransactionalId(KEY, "run", f"w{n}", 0, owner.generation) for n in range(50))
+    by_node = one_for_each_broker(cluster, map(str, workers))
     first, second = list(by_node)[:2]
     prepared = []
     for n, id_ in enumerate((by_node[first], by_node[second])):

@@ -15,6 +15,7 @@ from tests.fakes.simulated_network import NetworkFaults
 from tests.simulation.scene import VERSIONS, Scene
 from tests.simulation.scene_requests import of_data
 from tests.simulation.spark_world import PREFIX, TOPIC
+from tests.transactions.open_transactions import one_for_each_broker
 from tests.transactions.running_query import KEY, Query
 
 AWAY_MS = 20_000
@@ -61,10 +62,8 @@ def test_while_the_rest_is_committed(scene: Scene) -> None:
     query = Query.of(scene)
     query.commits(0, 1)
     owner, prepared = query.owner(), []
-    by_node: dict[int, str] = {}
-    for n in range(50):
-        id_ = str(TransactionalId(KEY, "run", f"w{n}", 0, owner.generation))
-        by_node.setdefault(scene.cluster.coordinator_of(id_), id_)
+    workers = (TransactionalId(KEY, "run", f"w{n}", 0, owner.generation) for n in range(50))
+    by_node = one_for_each_broker(scene.cluster, map(str, workers))
     for n, id_ in enumerate(list(by_node.values())[:2]):
         producer = scene.producer(id_)
         producer.init_transactions()

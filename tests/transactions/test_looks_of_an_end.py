@@ -13,7 +13,7 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.scene import Scene
 from tests.simulation.scene_requests import of_data, of_id
-from tests.transactions.open_transactions import open_transactions
+from tests.transactions.open_transactions import one_for_each_broker, open_transactions
 from tests.transactions.running_query import Query
 
 TP = TopicPartition("t", 0)
@@ -77,9 +77,7 @@ def test_a_slow_broker_does_not_stop_a_commit(scene: Scene, slow_ms: int) -> Non
 
 def ids_of_brokers(scene: Scene, first: int = 0) -> list[str]:
     """A transactional id for each coordinator, in the order of the brokers."""
-    found: dict[int, str] = {}
-    for n in range(first, first + 80):
-        found.setdefault(scene.cluster.coordinator_of(f"p~run~{n}"), f"p~run~{n}")
+    found = one_for_each_broker(scene.cluster, (f"p~run~{n}" for n in range(first, first + 80)))
     return [found[node] for node in sorted(found)]
 
 
