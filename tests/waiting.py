@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 
@@ -33,6 +33,11 @@ def wait_for(
         assert time.monotonic() < deadline, f"{what} did not come in {limit} s"
         time.sleep(pause)
     return found
+
+
+def with_patience(limits_ms: Mapping[str, int]) -> dict[str, str]:
+    """Options that are limits in ms, multiplied for a slow machine."""
+    return {name: str(int(ms * PATIENCE)) for name, ms in limits_ms.items()}
 
 
 def with_more_time(attempt: Callable[[int], T], limit_ms: int) -> T:

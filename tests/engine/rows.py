@@ -22,7 +22,7 @@ from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
 from tests.java_programs import run_java
 from tests.real_kafka import Consumed
-from tests.waiting import PATIENCE
+from tests.waiting import with_patience
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -80,7 +80,7 @@ def config(bootstrap: str, options: Mapping[str, object] | None = None) -> Produ
     """Java's option names; a test that hangs should not hang for two minutes on a quick machine."""
     limits = {"request.timeout.ms": 10_000, "delivery.timeout.ms": 40_000, "max.block.ms": 20_000}
     merged = {"bootstrap.servers": bootstrap}
-    merged |= {name: str(int(ms * PATIENCE)) for name, ms in limits.items()}
+    merged |= with_patience(limits)
     merged |= {name: str(value) for name, value in (options or {}).items()}
     return parse_producer_config(merged)
 

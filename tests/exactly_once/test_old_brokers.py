@@ -14,7 +14,7 @@ from tests.exactly_once.both_versions import (
 from tests.exactly_once.checker import transactions
 from tests.exactly_once.harness import LOST_CLEAN_S, of_data, variants
 from tests.faults.proxy import Action, Side
-from tests.waiting import PATIENCE, wait_for
+from tests.waiting import wait_for, with_patience
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -25,8 +25,7 @@ _DATA_ID = rb"x\.r14[^~]+(?:~[0-9a-fg.]+){3}~[0-9]+"
 def test_r14_transactions_forgotten_before_commit_fail_the_job(old_world, driver):
     # Two tasks must be prepared, and asked about, within a half of the first one.
     limits = {"kafka.transaction.timeout.ms": 20_000, "kafka.max.block.ms": 120_000}
-    given = {name: str(int(ms * PATIENCE)) for name, ms in limits.items()}
-    scenario = old_world.scenario("r14", **given)
+    scenario = old_world.scenario("r14", **with_patience(limits))
     asked: set[bytes] = set()
     held = old_world.fault(
         ApiKey.DESCRIBE_TRANSACTIONS,

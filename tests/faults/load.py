@@ -18,7 +18,7 @@ from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.metrics.produce_report import ProduceReport
 from spark_kafka_sink.records.record_columns import ColumnPlan, from_record_batch
 from tests.real_kafka import consume_topic
-from tests.waiting import PATIENCE
+from tests.waiting import with_patience
 
 ROWS_PER_BATCH = 500
 VALUE_SIZE = 200
@@ -28,7 +28,7 @@ def config(bootstrap: str, **options: str) -> ProducerConfig:
     """A producer config with short timers; ``options`` in Java's names with ``_`` for dots."""
     limits = {"request.timeout.ms": 5_000, "delivery.timeout.ms": 60_000, "max.block.ms": 30_000}
     merged = {"bootstrap.servers": bootstrap}
-    merged |= {name: str(int(ms * PATIENCE)) for name, ms in limits.items()}
+    merged |= with_patience(limits)
     merged.update({name.replace("_", "."): value for name, value in options.items()})
     return parse_producer_config(merged)
 
