@@ -589,8 +589,10 @@ class TransactionClient(AdminClient):
         ``beside`` has a Metadata request that :meth:`describe` has already sent. Its response is
         used if it is for all topics of the transactions, and if it arrived in the last FRESH_MS.
         """
+        if not found:
+            return {}
         by_id = {i: description.partitions for i, description in found.items()}
-        return self._leaderless(by_id, deadline_ms, CoordinatorKey(next(iter(found), "")), beside)
+        return self._leaderless(by_id, deadline_ms, CoordinatorKey(next(iter(found))), beside)
 
     def _leaderless(
         self,
