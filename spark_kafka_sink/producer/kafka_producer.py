@@ -165,8 +165,9 @@ class KafkaProducer:
         Raises SerializationError or DataError if the record is invalid. If the transaction has
         failed, raises its error. Raises IllegalStateError if the producer is closed, if the process
         was forked, or if transactional.id is set and no transaction was begun. If the producer has
-        failed, raises the error of this failure: AuthenticationError after a failed authentication,
-        DeliveryError after a failed batch with rows of :meth:`send_columns`.
+        failed, raises AuthenticationError after a failed authentication, and DeliveryError after
+        every other failure. Examples are a broker without producer ids, and a failed batch with
+        rows of :meth:`send_columns`.
         """
         try:
             return self._records.append(record, callback)
