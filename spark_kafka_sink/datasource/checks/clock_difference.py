@@ -64,7 +64,9 @@ def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference |
 
 
 def error_in(response: DescribeQuorumResponse) -> ErrorCode:
-    """The error code in a DescribeQuorum response, or in the response's only partition."""
+    """Returns the error code of a DescribeQuorum response. If the response as a whole has no error,
+    returns the error code of its only partition.
+    """
     code = response.error_code
     return response.topics[0].partitions[0].error_code if code is ErrorCode.NONE else code
 

@@ -204,7 +204,7 @@ def _steps(
 
 def _classes(config: SinkConfig, *, on_driver: bool) -> Step:
     """Imports the user's classes whose import paths are in options: interceptors, partitioners and
-    listeners.
+    listeners. The result is skipped if no option names a class.
     """
     count = check_own_code(config, on_driver=on_driver)
     return ok(_CLASSES, f"{count} imported") if count else skipped(_CLASSES, "no option names one")

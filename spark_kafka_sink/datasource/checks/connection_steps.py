@@ -102,10 +102,12 @@ def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -
 
 
 def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) -> Iterator[Step]:
-    """Yields the results of the connection stages of ``made.best``: host name, TCP, TLS and SASL.
-    Ends after a failed stage. For the stage API, which is the first request and its response, this
-    function yields a result only if the response timed out. In all other cases :func:`answered`
-    yields the result of that stage.
+    """Yields the results of the stages of the connection to ``made.best``: host name, TCP, TLS and
+    SASL. Ends after a failed stage.
+
+    The last stage, API, is the first request and its response. This function yields a result for
+    this stage only if the response timed out. In all other cases :func:`answered` yields the
+    result.
     """
     reached, protocol = made.best, producer.security_protocol
     for stage in Stage:
@@ -119,7 +121,9 @@ def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) 
 
 
 def _reached(made: Contact, stage: Stage, said: str, producer: ProducerConfig) -> Step:
-    """The result of a stage that at least one bootstrap server has passed."""
+    """The result of a stage that ``made.best`` has passed. ``said`` is the text of the result. If
+    other bootstrap servers have failed in this stage, the result is a warning that also lists them.
+    """
     others = [one for one in made.failed if one.failed is stage]
     if not others:
         return ok(stage, said)

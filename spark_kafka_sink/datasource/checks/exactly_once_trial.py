@@ -1,4 +1,4 @@
-"""Tries the operations that exactly-once needs on the real service: ``kprod check --exactly-once``.
+"""Tries on the real service the operations that exactly-once needs: ``kprod check --exactly-once``.
 
 Services with Kafka's protocol differ: some have no transactions or no compaction, and some do not
 list open transactions. The trial has its own topic and its own transactional id. It never writes to
@@ -171,8 +171,8 @@ class _Trial:
 
     def _earlier(self) -> Step:
         """Deletes the topics of earlier trials that were killed. A topic is deleted only if its
-        trial began more than a day ago, so that the trial can't be running any more. A topic that
-        is not deleted is named in the result, which is then a warning.
+        trial began more than a day ago, so that the trial can't be running any more. If a topic is
+        not deleted, the result is a warning that names the topic.
         """
         now_s = self._client.clock.wall_ms() / 1000
         begun = {
@@ -341,8 +341,9 @@ class _Trial:
         return self._open
 
     def _end_txn(self, transaction: PreparedTransaction, *, committed: bool) -> ErrorCode | None:
-        """Sends EndTxn. Returns the error code of the response, or None without a response. The
-        leader of the trial's partition is not looked at: it has just acknowledged a record.
+        """Sends EndTxn. Returns the error code of the response, or None without a response. Does
+        not first check that the trial's partition has a leader, because this leader has just
+        acknowledged a record.
         """
         looked_ms = self._client.clock.now_ms()
         ended = self._client.end(

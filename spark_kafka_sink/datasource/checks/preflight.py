@@ -13,8 +13,8 @@ that hundreds of tasks don't request the same metadata at the same time.
 another process for a commit or an abort. To plan a micro-batch, Spark creates a new data source
 from the class and the options. For a commit or an abort, Spark unpickles the data source that was
 created at the start of the run. So if a data source is unpickled (``KprodDataSource.__reduce__``),
-the preflight is skipped. A later version of Spark may also plan with an unpickled data source.
-There is no preflight then, and errors such as a missing topic are raised by the tasks.
+the preflight is skipped. If a later version of Spark also plans with an unpickled data source, the
+preflight is skipped there, too, and the tasks raise errors such as a missing topic.
 
 An alternative was to run the preflight in a writer's ``__getstate__``, because Spark pickles
 writers only at planning. But the user would get the errors of the preflight as "PicklingError:

@@ -39,8 +39,8 @@ def in_sync_of(
     """The number of in-sync replicas of each partition of ``topic``, and the number that a write
     needs.
 
-    ``settings`` are the topic's configs. They are empty if the principal may not read them. Then
-    one in-sync replica is assumed to be enough.
+    ``settings`` are the topic's configs. They are empty if the principal may not read them. In that
+    case, one in-sync replica is assumed to be enough.
     """
     least, capped = least_of(settings), takes_fewer_replicas(admin)
     return [
@@ -89,9 +89,9 @@ def down(admin: AdminClient, topic: TopicMetadata) -> str:
 
 
 def takes_fewer_replicas(admin: AdminClient) -> bool:
-    """Whether the brokers accept acks=all for a partition that has fewer replicas than
-    min.insync.replicas. Kafka 3.7 and later versions accept acks=all while all replicas of the
-    partition are in sync. The result is true if all connected brokers are 3.7 or later.
+    """Whether all connected brokers are Kafka 3.7 or later. A partition may have fewer replicas
+    than min.insync.replicas. Brokers before 3.7 reject every write with acks=all to such a
+    partition. Later brokers accept the write if all replicas of the partition are in sync.
     """
     client = admin.loop.client
     known = [client.api_versions(node) for node in admin.loop.cluster.nodes]

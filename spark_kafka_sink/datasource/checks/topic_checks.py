@@ -103,8 +103,8 @@ def check_topics(
     conflicts with the producer's options. Also logs a warning if the report topic may reject a
     report.
 
-    A check is left out if brokers don't support or don't allow its request. If the left-out check
-    would have failed, the tasks raise the error.
+    A check is left out if brokers don't support or don't allow its request. The tasks raise an
+    error if that check would have failed.
     """
     written = {*topics, *([config.commit_log_topic] if config.is_exactly_once else ())}
     limit_ms = min(timeout_ms, CHECK_MS)
@@ -173,8 +173,8 @@ class TopicsNow:
     new_admin: Callable[[], AdminClient]
 
     def partitions_for(self, topic: str, *, fresh: bool = False) -> PartitionInfos:  # noqa: ARG002 - always fresh
-        """The partitions of a topic. Raises KafkaError if the topic does not exist, or if the
-        principal may not see it.
+        """Requests the partitions of a topic. ``fresh`` has no effect, because each call sends a
+        request. Raises KafkaError if the topic does not exist, or if the principal may not see it.
         """
         (found,) = self._described([topic]).values()
         if found.error is not ErrorCode.NONE:
@@ -313,8 +313,8 @@ def clock_warning(
     than a minute. Otherwise returns None.
 
     A row without a timestamp gets the time of this machine, and the partition's leader compares
-    that timestamp with its own clock. Leaders don't report their time, so the controller's clock is
-    used in their place.
+    that timestamp with the leader's clock. Leaders don't report their time, so the controller's
+    clock is used in their place.
     """
     surely_ms = max(0, abs(found.ahead_ms) - found.error_ms)
     where = "ahead of" if found.ahead_ms > 0 else "behind"

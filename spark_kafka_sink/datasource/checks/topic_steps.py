@@ -185,12 +185,12 @@ def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None
 def _settings(
     admin: AdminClient, topic: str, timeout_ms: int
 ) -> tuple[Settings, Callable[[str], Step]]:
-    """Reads the configs of a topic. Returns the configs, and a function for the steps that need a
-    config.
+    """Reads the configs of a topic. Returns the configs, and a function that explains a missing
+    config. The configs are None if the request failed.
 
-    The configs are None if the request failed. If a step can't find its config, it calls the
-    function with the name of the step. The function returns a skipped result with the reason: no
-    broker has responded, or the principal lacks the right DESCRIBE_CONFIGS.
+    A step of ``kprod check`` that can't find its config calls the function with the name of the
+    step. The function returns a skipped result with the reason: no broker has responded, or the
+    principal lacks the right DESCRIBE_CONFIGS.
     """
     try:
         found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
@@ -234,8 +234,8 @@ def _replicas(
     """Checks that enough replicas of the topic are in sync. If a partition has fewer in-sync
     replicas than min.insync.replicas, writes with acks=all fail (NOT_ENOUGH_REPLICAS).
 
-    ``settings`` are the topic's configs. If they are empty or None, min.insync.replicas is unknown.
-    The result is then a warning if a replica is out of sync. Otherwise the result is the Step in
+    ``settings`` are the topic's configs. If they are empty, min.insync.replicas is unknown. In that
+    case, the result is a warning if a replica is out of sync. If all are in sync, the result is
     ``unknown``, a skipped result with the reason.
     """
     rows = in_sync_of(admin, topic, settings)
@@ -277,7 +277,7 @@ def _below(config: SinkConfig, said: str) -> Step:
 
 def _at_risk(admin: AdminClient, topic: TopicMetadata, lacking: list[str], risk: str) -> Step:
     """A warning about the replicas of the topic. ``lacking`` describes the partitions that have
-    replicas out of sync. ``risk`` describes the consequence if one more broker stops. It is empty
+    replicas out of sync. ``risk`` describes the consequence if one more broker stops, or is empty
     if there would be no consequence.
     """
     said, change = risk, f"give the topic more replicas than {LEAST_IN_SYNC}"
