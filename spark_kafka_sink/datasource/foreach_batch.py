@@ -381,8 +381,9 @@ class _MicroBatch:
 
     @property
     def _is_replay(self) -> bool:
-        """Whether the user has set verifyReplays=false. With this option, the user guarantees that
-        a batch which runs again has the same rows.
+        """Whether a write whose batch id is already written counts as a replay without a check.
+        True if the user has set verifyReplays=false. With this option, the user guarantees that a
+        batch which runs again has the same rows.
         """
         given = self._text(_VERIFIES.name)
         return given is not None and _VERIFIES.read(given, _VERIFIES.name) is False

@@ -5,11 +5,13 @@ micro-batch that Spark runs again. ``offset_log.py`` reads the files, and restri
 be read.
 
 The digest is a hash of the query's id, the batch's number and the end offsets of the sources. Spark
-writes the offsets before the batch begins and never changes them, so a batch that runs again has
-the same digest, even if its rows have changed. Batches of different queries have different digests.
-If a checkpoint was copied, a batch of the copy and a batch of the original have different digests
-if their offsets differ. The offset of a file source only counts the source's batches, so the list
-of the batch's files is hashed as well.
+writes the offsets before the batch begins and never changes them. So a batch that runs again has
+the same digest, even if its rows have changed. The offset of a file source only counts the source's
+batches, so the list of the batch's files is hashed as well.
+
+Batches of different queries have different digests. A copy of a checkpoint has the query id of the
+original. So a batch of the copy and the original's batch with the same number have equal digests,
+unless their offsets differ.
 """
 
 from __future__ import annotations

@@ -128,9 +128,10 @@ def abort(
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
-    """The number and the size of the rows of all tasks. The result also has the number of dead
-    letters, and their topic: ``topic``. If the batch is already committed, these are the rows that
-    the tasks have skipped. None if a task did not count its rows.
+    """The number and the size of the rows of all tasks, and the number of dead letters. If the
+    batch is already committed, these are the rows that the tasks have skipped. ``topic`` is the
+    topic of the rows, or None if each row has its own topic. The result is None if a task did not
+    count its rows.
     """
     payloads = [p for m in messages if (p := _transaction(m).payload) is not None]
     if len(payloads) < len(messages):
@@ -185,9 +186,9 @@ def _problem(prepared: PreparedTransaction, owner: Owner) -> str | None:
 
 
 def _transaction(message: TaskCommitMessage) -> TaskTransaction:
-    """The transaction in a task's commit message. If the task ran without exactly-once, its message
-    has no transaction. Then this function returns a transaction with the generation -1, which no
-    commit log has, and :func:`_owner` raises an error for it.
+    """The transaction in a task's commit message. If the task ran without exactly-once, the message
+    has no transaction, and the result is a placeholder with the generation -1. No commit log has
+    this generation, so :func:`_owner` raises an error for the placeholder.
     """
     return message.transaction or TaskTransaction(-1)
 
@@ -246,9 +247,11 @@ def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
 def _block(
     config: SinkConfig, context: WriteContext, messages: Sequence[TaskCommitMessage]
 ) -> Block:
-    """The place of this write in its ``transaction`` block. If dead letters are on, each write adds
-    its numbers of dead letters and rows to the block. The write that ends the block checks the sums
-    against the limits errors.max.records and errors.max.fraction.
+    """Creates the :class:`Block` for the commit of one write of a ``transaction`` block.
+
+    If dead letters are on, the result has the write's numbers of dead letters and rows. For the
+    write that ends the block, the result has a check instead: whether the sums over all writes are
+    within the limits errors.max.records and errors.max.fraction.
     """
     block = Block(context.token, context.writes, number=context.write)
     options = config.dead_letters

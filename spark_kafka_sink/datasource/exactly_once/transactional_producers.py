@@ -21,8 +21,8 @@ have an open transaction if it belonged to the losing attempt of a speculative p
 commit, a sweep aborts such transactions, but may miss one. The sweep misses a transaction if its
 partition had no leader, if its coordinator was moving, or if it was prepared after the sweep. The
 coordinator may also have aborted the transaction because of its age. If a partition has no leader,
-Kafka 4.3.1 drops the marker of the abort. The marker of the id's next commit would then commit the
-loser's rows as well::
+Kafka 4.3.1 drops the marker of the abort. So the marker of the id's next commit would also commit
+the rows of the losing attempt::
 
     1  Two attempts of one task prepare. The driver commits one of them.
     2  The coordinator of the loser's id, which also leads its partition, stops: no sweep sees it.
@@ -38,8 +38,8 @@ An example: batch 7 gives a worker three tasks, and ``last_done`` is 6 at planni
   producer. The producer sends DescribeTransactions (the response is CompleteCommit) and
   InitProducerId. Then the task begins its transaction.
 
-InitProducerId is sent even if the identity could be kept, because it waits for the markers of the
-previous transaction.
+InitProducerId is sent even if the producer could keep its producer id and epoch, because it
+succeeds only after the markers of the previous transaction are written.
 
 **A warm producer sends DescribeTransactions while the task waits for its first rows.** Spark takes
 longer to make the first rows than the coordinator takes to respond. If no row comes, the id is free
@@ -106,9 +106,10 @@ class WorkerIds:
     and is a part of each id. ``_lock`` guards all fields.
 
     Each used id has an entry, which is never removed: without its entry, the id would be used
-    again. A run has as many entries as its largest micro-batch had tasks in this process. In the
-    first micro-batch of a run, the ids still have the generation of the previous run, so they have
-    separate entries. The generation is a number in the commit log that grows when a run takes over.
+    again. A run has as many entries as its largest micro-batch had tasks in this process. The first
+    micro-batch of a run has entries of its own, because its ids contain another generation than the
+    ids of later micro-batches. The generation is a number in the commit log. It grows when a run
+    takes over, and the run takes over at the commit of its first micro-batch.
     """
 
     def __init__(self, token: str = "") -> None:
@@ -121,8 +122,8 @@ class WorkerIds:
         self, plan: TransactionPlan, run: str, batch_id: int, last_done: int
     ) -> tuple[TransactionalId, bool]:
         """Acquires a transactional id for a task of the batch ``batch_id``. Returns the id, and
-        whether this process has used the id before. Batches up to ``last_done`` are done, so their
-        ids are free.
+        whether this process has used the id before. Batches up to ``last_done`` are done, so the
+        transactional ids that they have used are free.
         """
         found = self.acquire_used(plan, run, batch_id, last_done)
         if found is not None:
@@ -176,7 +177,7 @@ def _free(used: list[int], last_done: int) -> int:
 class TaskIds:
     """Acquires transactional ids for one task from ``worker``, the ids of this process. ``run`` and
     ``batch_id`` are the run and the number of the task's batch. Batches up to ``last_done`` are
-    done, so their ids are free.
+    done, so the transactional ids that they have used are free.
     """
 
     worker: WorkerIds
