@@ -217,9 +217,11 @@ class _Call:
     def _step(
         self, plan: BackfillPlan, sizes: StepSizes, progress: Progress, timeout_ms: int
     ) -> Progress:
-        """Writes the next step, and returns the new progress. If the step takes too long for its
-        transaction, nothing of the step is written, later steps are smaller, and the progress has
-        the same position as before.
+        """Writes the next step, and returns the new progress.
+
+        A step may take too long for its transaction, so that nothing of the step is written. In
+        that case, the position ``at`` of the result is still the beginning of this step, and later
+        steps are smaller. If the step has only one slice, raises CommitError.
         """
         if self._lost is not None:
             raise self._lost
@@ -314,8 +316,8 @@ class _Call:
         """Raises ConfigError if the plan of this call differs from the recorded plan of the first
         call.
 
-        ``reads`` is false for a finished backfill. The properties of its source are then not
-        compared, because the source may no longer exist.
+        ``reads`` is false for a finished backfill. The source of a finished backfill may no longer
+        exist, so its properties are not compared.
         """
         facts = self._facts(plan.pin, claimed, reads=reads)
         if not reads:
@@ -329,9 +331,10 @@ class _Call:
             )
 
     def _claimed(self) -> Claimed:
-        """Makes this call the owner of the backfill. Raises ConfigError if another call runs.
+        """Makes this call the owner of the backfill, and returns the driver's answer. Raises
+        ConfigError if another call runs.
 
-        If another call is recorded as the owner, and its process is not known to have ended, this
+        Another call may be recorded as the owner. If its process is not known to have ended, this
         call watches the owner's recorded heartbeat for some time. If the heartbeat changes, the
         other call runs.
         """
@@ -405,8 +408,9 @@ class _Call:
 def _step_lines(
     spark: SparkSession, on_step: Callable[[BackfillStep], object] | None
 ) -> StepLines | None:
-    """The output that shows the user each written step. Returns None if stderr is neither a
-    terminal nor in a notebook, and the log level INFO is enabled. The log then shows the steps.
+    """Creates the output that shows the user each written step, on stderr. Returns None if the log
+    shows the steps: if the log level INFO is enabled, and stderr is neither a terminal nor in a
+    notebook.
 
     In a terminal, one line is rewritten for each step. But if the user's function or Spark's
     progress bar writes to the terminal too, each step gets a line of its own.

@@ -24,9 +24,9 @@ larger than the version of every earlier step.
 
 A new call may find a recorded step of an earlier call. The new call must find out whether that step
 is written, and no later event may change the result. So the new call runs :meth:`Ledger.fence`. If
-the commit log has decided to commit the step, this method first completes the commit. Then the
-method takes over the key of the rows. After the takeover, the commit log refuses the commits of all
-runs that were planned before it::
+the commit log has the decision to commit the step, this method first commits the step's
+transactions, or aborts all of them. Then the method takes over the key of the rows. After the
+takeover, the commit log refuses the commits of all runs that were planned earlier::
 
     the key's lastDone >= the step's version   the step is written: the step's end is the new ``at``
     otherwise                                  the step is never written: a new one begins at ``at``
@@ -234,12 +234,13 @@ class Ledger:
         return plan
 
     def claim(self, caller: Caller, gone: Mapping[str, int | None]) -> Progress:
-        """Makes ``caller`` the owner if the backfill has no other owner. Returns the progress with
-        its owner.
+        """Makes ``caller`` the owner of the backfill, unless another owner may be alive. Returns
+        the progress, which names the owner.
 
-        ``gone`` has owners that may be dead, by id. The value is None if the owner's process is
-        known to have ended. Otherwise it is the owner's last known heartbeat, such as ``{"8c1f":
-        17}``. If the recorded heartbeat is no longer 17, the owner is alive and stays the owner.
+        ``gone`` has the ids of owners that may be dead. The value is None if the owner's process is
+        known to have ended. Otherwise the value is the heartbeat that the caller has last seen,
+        such as ``{"8c1f": 17}``. If the recorded heartbeat is still 17, the owner counts as dead.
+        If it is another number, the owner is alive and stays the owner.
         """
 
         def claimed(before: Progress | None) -> Progress:
@@ -257,14 +258,15 @@ class Ledger:
         """Records the plan, and records the plan's digest in the progress. Raises IllegalStateError
         if a plan is already recorded.
 
-        Before that, :meth:`fence` takes over the key of the rows. An operator may have removed the
-        records while an earlier call of this name was still running. Without the takeover, that
-        call could commit its step later, under the version of a step of this backfill. The step of
-        this backfill would then count as written.
+        First, :meth:`fence` takes over the key of the rows. An operator may have removed the
+        records while an earlier call with this name was still running. Without the takeover, that
+        call could commit its step later. If a step of this backfill had the same version, it would
+        count as written.
 
-        This method opens the plan's key, then checks the owner, then writes the plan. If another
-        caller takes over after the check, the other caller also opens the key before it writes its
-        plan. This fences the first caller, so the first caller's write fails.
+        Then this method opens the plan's key, checks the owner, and writes the plan. After the
+        check, another caller may take over. Before the other caller writes its own plan, it also
+        opens the plan's key, which fences this caller. So the plan of this caller is refused, or is
+        replaced by the other plan.
         """
 
         def check() -> None:
@@ -333,15 +335,15 @@ class Ledger:
         return self._settled(caller, state, ms, is_written=True)
 
     def fence(self, caller: Caller) -> Settled:
-        """Finds out finally whether the recorded step is written. Records the result in the
-        progress, and removes the step from the progress. If no step is recorded, only the takeover
-        below has an effect.
+        """Finds out whether the recorded step is written. The answer is final: no later event can
+        change it. Records the answer in the progress, and removes the step from the progress. If no
+        step is recorded, this method only takes over the key of the rows.
 
-        For this, the method takes over the key under which the rows of all steps are committed. If
-        an earlier run has decided to commit the step, this decision is first carried out. After the
-        takeover, the commit log refuses every commit of an earlier run. So a step that is not
-        written by then is never written. Raises SupersededError if other drivers keep writing this
-        key meanwhile.
+        All steps commit their rows under one key of the commit log. If an earlier run has decided
+        to commit the step, the step's transactions are first committed, or all aborted. Then this
+        method takes over the key. After that, the commit log refuses every commit of an earlier
+        run. So a step that is not written at the takeover is never written. Raises SupersededError
+        if other drivers keep writing this key meanwhile.
         """
         self._owned(caller, lambda progress: progress)
         run = uuid.uuid4().hex
@@ -450,9 +452,9 @@ class Ledger:
         self._when_open(self._keys[record], attempt)
 
     def _when_open(self, key: str, attempt: Callable[[LogSession], T]) -> T:
-        """Opens ``key`` in the commit log. This fences all other processes that have opened the
-        key. Then calls ``attempt``, which reads or writes in the opened session. Returns the result
-        of ``attempt``. Opens the key and calls ``attempt`` again as :meth:`_retried` does.
+        """Opens ``key`` in the commit log, which fences all other processes that have opened the
+        key. Then calls ``attempt``, which reads or writes in the opened session, and returns its
+        result. May open the key and call ``attempt`` again (:meth:`_retried`).
         """
         return self._retried(lambda: attempt(self._log.open(key, self._client.deadline())))
 

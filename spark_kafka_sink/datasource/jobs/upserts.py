@@ -116,13 +116,13 @@ def upserts(
 
 
 def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
-    """Returns the column that ``field`` describes. If planning needs the keys, the metadata of the
-    result has ``keys``. Planning compares these keys with the option keyColumns.
+    """Returns the column that ``field`` describes. The metadata of the result has the names of the
+    keys if planning looks for them there. Planning compares them with the option keyColumns.
 
-    The keys are added to the column with the change type, and to the key columns. In a feed of
-    Debezium, the keys are not added to the key columns, but to the struct that contains the row. A
-    table keeps the metadata of its columns, so other columns may have the keys of an earlier
-    ``upserts``. The keys are removed from these columns.
+    Planning looks at the column with the change type, and at the key columns. In a feed of
+    Debezium, it looks at the struct that contains the row instead of the key columns. A table keeps
+    the metadata of its columns, so another column may still have the names from an earlier
+    ``upserts``. From such a column this function removes the names.
     """
     from pyspark.sql import functions as F
 
@@ -155,8 +155,8 @@ def _type_after(type_: Column, log: Changelog) -> Column:
 def _compared(
     last: DataFrame, of_key: WindowSpec, last_first: WindowSpec, text: Column
 ) -> DataFrame:
-    """Adds columns to ``last``. They contain the number of last changes of the row's key, the
-    number of the row among these changes, and whether all these changes have equal rows.
+    """Adds columns to ``last``. They contain the count of last changes of the row's key, the row's
+    position among these changes (1, 2 and so on), and whether all these changes have equal rows.
 
     ``last`` has the last changes of each key. A key has several last changes if these changes have
     the same position in the feed. If the rows of these changes are equal, the source has sent a
