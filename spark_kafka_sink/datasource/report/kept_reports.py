@@ -113,8 +113,9 @@ def is_kept(report: WriteReport) -> bool:
 
 
 def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
-    """The query id of a report. If no task of a micro-batch has finished, the report has no query
-    id. The result is then the query id of the last stored report with the same options.
+    """The query id of a report. A report has no query id if no task of its micro-batch has
+    finished. In that case, the result is the query id of the last stored report with the same
+    options.
 
     ``every`` has the paths of the stored reports, the oldest first.
     """

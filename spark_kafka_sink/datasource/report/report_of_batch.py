@@ -312,10 +312,12 @@ _UNTOLD = ErrorReport(
 
 
 def _ends_the_batch(attempt: WriteReport) -> tuple[int, bool]:
-    """A sort key for failed attempts. The attempt that caused the end of the batch has the greatest
-    key.
+    """A sort key for the failed attempts of a batch. The attempt that caused the end of the batch
+    has the greatest key.
 
-    Spark ends a batch after the last allowed attempt of a task, and then stops the other tasks.
+    Spark ends a batch after the last allowed attempt of a task, and then stops the other tasks. So
+    a later attempt has a greater key than an earlier attempt, and a stopped attempt has a smaller
+    key than a failed attempt with the same attempt number.
     """
     number = 0 if attempt.slowest_task is None else attempt.slowest_task.attempt
     code = None if attempt.error is None else attempt.error.code

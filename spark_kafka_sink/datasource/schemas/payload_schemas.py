@@ -129,9 +129,11 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
 
 
 def _refuse_rules_without_effect(plan: ColumnPlan, named: NamedColumns) -> None:
-    """Raises ConfigError for a rule for null values or null keys that has no effect with the
-    schema. A record with a field for each column is never null. A key that is the content of a
-    single column can't be written if the column is null.
+    """Raises ConfigError if the option onNullValue or onNullKey has no effect with the schema.
+
+    onNullValue has no effect if the value is a record with a field for each column, because this
+    record is never null. onNullKey=write has no effect if the key is the content of a single
+    column, because a null of this column can't be written as a key.
     """
     if named.on_null_value is not OnNullValue.TOMBSTONE and _is_bare(plan.value) is False:
         raise ConfigError(
@@ -150,8 +152,9 @@ def _refuse_rules_without_effect(plan: ColumnPlan, named: NamedColumns) -> None:
 
 
 def _is_bare(part: ComposedColumns | None) -> bool | None:
-    """True if the key or value is the content of a single column. None if it has no schema, or if
-    this differs between topics.
+    """True if the key or value is the content of a single column, and False if it is a record with
+    a field for each column. None if it has no schema, or if it differs between topics: it is a
+    record in some topics, and not in others.
     """
     if part is None or (part.encoding is None and not part.by_topic):
         return None

@@ -30,7 +30,8 @@ def _to_table(
     method: Callable[..., object], writer: object, *args: object, **kwargs: object
 ) -> object:
     """Calls ``method``, a writer's method that writes to a table, while the DataFrame's session is
-    active. This is done for every table, because the format of a table is not known here.
+    active. The format of the table is not known here, so the session is made active for a table of
+    any format.
     """
     with active_session(getattr(writer, "_spark", None)):
         return method(writer, *args, **kwargs)

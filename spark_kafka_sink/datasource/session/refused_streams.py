@@ -58,7 +58,7 @@ def _function(
     method: Callable[..., object], writer: object, *args: object, **kwargs: object
 ) -> object:
     """Wraps foreachBatch and foreach of a stream's writer: records that the stream calls a user's
-    function. The format that was set on the writer then has no effect, so the stream is not
+    function. Such a stream ignores the format that was set on the writer, so the stream is not
     refused.
     """
     made = method(writer, *args, **kwargs)

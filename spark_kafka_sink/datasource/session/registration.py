@@ -55,8 +55,9 @@ def register(
 
     After the call, every thread of this process can write, even a thread of a pool. Each write
     finds the format in the session of its DataFrame. A write with ``.save()`` or ``.start()`` also
-    follows two settings of the session in JSON: whether null fields are left out, if the option
-    jsonIgnoreNullFields is not set, and the time zone of timestamps in a VARIANT.
+    uses two settings of the session for JSON. One is the time zone, for timestamps in a VARIANT.
+    The other determines whether null fields are left out. The option jsonIgnoreNullFields overrides
+    it.
     """
     if not _has_ours(spark):
         try:

@@ -65,8 +65,8 @@ def _note_format(method: Callable[..., object], writer: object, source: str) -> 
 
 
 def note_other_format(writer: object) -> None:
-    """Records that the stream calls a user's function (foreachBatch, foreach). A ``format`` that
-    was set on the writer earlier then has no effect.
+    """Records that the stream calls a user's function (foreachBatch, foreach). Such a stream
+    ignores a ``format`` that was set on the writer earlier.
     """
     setattr(writer, _FORMAT_SEEN, "")
 

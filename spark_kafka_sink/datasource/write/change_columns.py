@@ -47,12 +47,12 @@ _SOURCE = "source"
 class FeedColumns:
     """The columns of a change feed: a DataFrame with the changes of a table (option ``changelog``).
 
-    ``plan`` has the indices of the feed's own columns, such as the type of a change. ``rows`` is
-    the schema of the table's rows. The options keyColumns and valueColumns may name columns of this
-    schema. In a feed with one row per change, ``rows`` is the DataFrame's schema. In a feed with
-    the structs ``before`` and ``after``, ``rows`` is the schema of these structs. A task appends
-    the fields of a struct as columns to Spark's batch. ``first`` is the index of the first appended
-    column. Without structs, ``first`` is 0.
+    - ``plan`` has the indices of the feed's own columns, such as the type of a change.
+    - ``rows`` is the schema of the table's rows. The options keyColumns and valueColumns may name
+      its columns. In a feed with one row per change, ``rows`` is the DataFrame's schema. In a feed
+      with the structs ``before`` and ``after``, ``rows`` is the schema of these structs.
+    - ``first`` is the index of the first column that a task appends to Spark's batch. A task
+      appends the fields of a struct as columns. In a feed without structs, ``first`` is 0.
     """
 
     plan: ChangePlan
@@ -152,8 +152,9 @@ def _source_type() -> StructType:
 
 
 def with_envelope(feed: FeedColumns, schema: StructType, plan: ColumnPlan) -> FeedColumns:
-    """Adds Debezium's envelope to the feed. The values of the records are then envelopes, which
-    contain the columns of ``plan``'s value in their fields ``before`` and ``after``.
+    """Adds Debezium's envelope to the feed, so that the value of each record becomes an envelope.
+    The fields ``before`` and ``after`` of an envelope contain the columns that ``plan`` has for the
+    value.
     """
     assert plan.value is not None
     log = feed.plan.changelog
@@ -205,7 +206,8 @@ def refuse_unstable_keys(schema: StructType, plan: ColumnPlan) -> None:
 def refuse_cut_times(schema: StructType, plan: ColumnPlan, json: JsonOptions) -> None:
     """Raises SchemaError if a JSON key contains a timestamp that JSON shortens to milliseconds.
 
-    Two rows of the table with different keys could then have the same key in the topic.
+    Without this error, two rows of the table with different keys could have the same key in the
+    topic.
     """
     if plan.key is None or plan.key.format is not ColumnFormat.JSON:
         return
@@ -313,8 +315,8 @@ def _index(schema: StructType, name: str, what: str) -> int:
 
 
 def _order(schema: StructType, log: Changelog) -> tuple[OrderColumn, ...]:
-    """The columns that order the changes of a feed. Empty if the DataFrame lacks one of them; the
-    task then does not check the order.
+    """The columns that order the changes of a feed. Empty if the DataFrame lacks one of them. In
+    that case, the task does not check the order.
     """
     names = schema.names
     if log.images is not None and not log.order and _SOURCE in names:

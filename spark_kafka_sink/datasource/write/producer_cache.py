@@ -118,8 +118,8 @@ def _id_of(config: ProducerConfig) -> TransactionalId | None:
 def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
     """Whether a kept producer is useless from now on, because a task takes the id ``wanted``.
     ``other`` is the id of the kept producer. The producer is useless if both ids are equal, or if
-    they belong to different runs or different generations of one key of the commit log. (The first
-    batch of a run has the generation of the run before it.)
+    they belong to different runs or different generations of one key of the commit log. (The ids of
+    a run's first batch have an earlier generation than the ids of its later batches.)
     """
     if other is None or other.key != wanted.key:
         return False

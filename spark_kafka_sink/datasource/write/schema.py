@@ -15,8 +15,8 @@ values of rows (``records/record_columns``).
 
 A bigint that means a time before 1980 is an error, because the value is most likely in seconds.
 
-As in Spark's sink, names are case-sensitive, the first match counts, other columns are ignored, and
-the ``topic`` option overrides the column ``topic``. The type of that column is then not checked.
+As in Spark's sink, names are case-sensitive, the first match counts, and other columns are ignored.
+If the option ``topic`` is set, the column ``topic`` is ignored, too, and its type is not checked.
 Spark's sink has no column ``timestamp`` and no map headers. Collated, char and varchar strings are
 also accepted, because their bytes are UTF-8.
 """
@@ -130,8 +130,8 @@ def plan_columns(
 
 
 def _with_json_options(schema: StructType, plan: ColumnPlan, options: JsonOptions) -> ColumnPlan:
-    """Adds the JSON options to a key and value that are written as JSON. Raises ConfigError for an
-    unknown time zone, if such a key or value contains a timestamp or a variant.
+    """Adds the JSON options to the key and to the value, if they are written as JSON. If a JSON key
+    or value contains a timestamp or a variant, raises ConfigError for an unknown time zone.
     """
     parts = {name: getattr(plan, name) for name in ("key", "value")}
     json = {

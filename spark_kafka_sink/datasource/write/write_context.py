@@ -34,8 +34,8 @@ class WriteContext:
 
     - ``token`` identifies the block, and ``write`` is the number of the write, from 0.
     - ``writes`` is set in the write that ends the block: the number of writes in the block.
-    - ``abort`` is true if the writes of the block must not be committed. ``tasks_may_run`` is then
-      true if tasks of these writes may still be running.
+    - ``abort`` is true if the writes of the block must not be committed. In that case,
+      ``tasks_may_run`` is true if tasks of these writes may still be running.
     """
 
     run: str
@@ -92,8 +92,8 @@ class WriteContext:
 
 
 def _numbers(offsets: object) -> list[int | None]:
-    """The offsets of all partitions in ``offsets``, for a check of their values. -1 stands for an
-    invalid entry.
+    """The offset of each partition in ``offsets``, so that the caller can check the offsets. The
+    offset is -1 for an invalid entry.
     """
     if offsets is None:
         return []

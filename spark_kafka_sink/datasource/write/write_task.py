@@ -341,8 +341,8 @@ class WriteTask:
 
     def _waiting_for_input(self, delay_ms: int) -> AbstractContextManager[None]:
         """A context manager for the time that the task waits for Spark's rows. If the task already
-        has a producer, linger.ms of the producer's open batches is counted only during this time.
-        The count begins ``delay_ms`` after the beginning of the wait.
+        has a producer, the waiting time counts towards linger.ms of the producer's open batches,
+        except for the first ``delay_ms`` milliseconds of the wait. Other time does not count.
         """
         producer = self._producer
         return nullcontext() if producer is None else producer.waiting_for_input(delay_ms)
