@@ -159,10 +159,9 @@ def decides_next(goal: Goal, view: View) -> bool:
     process has fenced the session.
 
     The function returns False for a batch with a report or with offsets. Before the decision, the
-    driver prepares transactions of its own, which contain the report and the offsets. With a kept
-    session that is fenced, the driver would notice the fencing only after these preparations. By
-    then another process may have committed the batch, and an error of the report's topic would hide
-    this commit.
+    driver prepares transactions of its own, which contain the report and the offsets. If the kept
+    session is fenced, the driver would notice it only after these preparations. By then another
+    process may have committed the batch, and an error of the report's topic would hide this commit.
     """
     if isinstance(goal, CommitBatch) and goal.batch.report is None and goal.batch.offsets is None:
         view = replace(view, own=())  # there are none to prepare
@@ -331,9 +330,9 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
     """If the log may have had the decision of this commit, and does not have it now, the
     coordinators describe the decision's transactions. If all are committed, the commit has
     succeeded. If only some are committed, or if the outcome is unknown, the commit fails.
-    Exception: if the log had the decision and now has the batch as done, and no other run has taken
-    over the key, an unknown outcome counts as committed. If each transaction is open or aborted,
-    the commit continues with later rows, and may decide again.
+    Exception: an unknown outcome counts as committed if the log had the decision, has the batch as
+    done now, and shows no take-over by another run. If each transaction is open or aborted, the
+    commit continues with later rows, and may decide again.
     """
     if view.tried is None:
         return None
@@ -350,9 +349,9 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
 def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
     """The commit fails if another run has taken over the key, or if the run of the batch was
     aborted. It also fails if the log is older than the plan of the batch: the log has lost records,
-    or an old state was read. There are two exceptions, which later rows handle. The first exception
-    is a repeated txnVersion that wrote nothing. The second is a txnVersion of an aborted run, if a
-    later txnVersion is done.
+    or an old state was read. In two cases the commit does not fail here, and later rows apply. The
+    first case is a repeated txnVersion that wrote nothing. The second is a txnVersion of an aborted
+    run, if a later txnVersion is done.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = owner.refusal(state)
@@ -474,7 +473,7 @@ def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
 
     Spark may call abort while a commit of the same batch still runs, for example if a user stopped
     a query that hung. Opening the key fences a commit that has opened the key earlier than this
-    abort. Without the list, the commit could open the key later than this abort::
+    abort, but not a commit that opens the key later. Without the list, this could happen::
 
         abort opens the log, and finds no decision
         the commit opens the log, and finds all transactions prepared
@@ -502,8 +501,8 @@ def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
     """If the abort has not looked for other open transactions yet, it aborts those of this run.
     Exceptions: transactions that the run has planned since, and transactions that a decision names.
-    The open transactions of superseded runs are aborted, too: these runs can't commit any more. A
-    planning that ends the decided batch of an earlier driver does not abort them.
+    The open transactions of superseded runs are aborted, too. These runs can't commit any more, and
+    a planning does not abort their transactions.
     """
     owner = goal.owner
     if view.sweeps:
@@ -513,9 +512,9 @@ def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
 
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
     """If tasks of the batch may still run, the abort waits until Spark has killed the tasks. Until
-    then, a task that has sent no commit message may open a transaction. After the wait, the
-    transactions of this run that are open by then are aborted, and also the open transactions of
-    superseded runs, which can't commit any more.
+    then, a task that has sent no commit message may open a transaction. After the wait, the open
+    transactions of this run are aborted, and also those of superseded runs, which can't commit any
+    more.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
@@ -583,8 +582,8 @@ def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
 def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
     """If the batch has open transactions, they are aborted, and also the open transactions of all
     superseded runs. The commit log refuses every commit of a superseded run. Tasks that still run
-    can open new transactions. So after Spark has had time to kill the tasks, the transactions that
-    are open then are aborted too.
+    can open new transactions. So after Spark has had time to kill the tasks, the abort looks for
+    open transactions once more, and aborts them.
     """
     # (If a run is still not superseded, it planned at a later generation than the state has: the
     # log has lost records.)
@@ -859,7 +858,7 @@ def _aborting(view: View, transactions: Iterable[TransactionalId]) -> Write | No
 
 def _again(view: View, failed: Failed) -> Open | None:
     """The step that opens the key again, for the next attempt. Returns None if another attempt
-    would not help, or if max.block.ms is over.
+    would not help. Also returns None if max.block.ms is over, and the key was opened often enough.
     """
     if failed.how is Failure.UNCLEAR:
         is_over = view.openings >= MOST_UNCLEAR and failed.at_ms >= view.until_ms
@@ -915,9 +914,10 @@ def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
 
 
 def _not_finished(batch: Batch | None, view: View, end: Refuse, error: KafkaError) -> Refuse:
-    """The result if the decision in the log can't be ended now because of ``error``. If the
+    """The failure if the decision in the log can't be ended now because of ``error``. If the
     decision belongs to ``batch``, or if there is no batch to commit, the result is ``end``.
-    Otherwise the failure says that ``batch`` is not decided, or that this is unknown.
+    Otherwise the decision belongs to another batch. The result then says that ``batch`` is not
+    decided, or that it is unknown whether ``batch`` is decided.
     """
     decision = view.state.decision
     if batch is None or decision is None or batch.number == decision.number:
@@ -1013,8 +1013,8 @@ def _record(goal: CommitBatch, view: View) -> Step:
 
 
 def _sweep(goal: CommitBatch, how: Commit) -> Sweep:
-    """The last step of a commit that ends with the result ``how``. The step aborts the open
-    transactions of superseded runs, which can't commit any more.
+    """The step of a commit that has reached the result ``how``: it aborts the open transactions of
+    superseded runs, which can't commit any more.
 
     If the commit is not the commit of a txnVersion, the step also aborts the other open
     transactions of the commit's own run. A run that writes txnVersions can commit several of them
