@@ -21,11 +21,10 @@ _ONGOING: Final = TransactionState.ONGOING
 
 
 def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
-    """Aborts those transactions of ``step`` that have not changed since the operator saw them: they
-    are open, and have the producer id and epoch that the operator saw.
+    """Aborts those transactions of ``step`` that are still as the operator saw them: they are open,
+    and have the same producer id and epoch.
 
-    A transaction that has ended or changed since then is left alone. The result lists it in
-    ``meanwhile``.
+    All other transactions are left alone. The result lists them in ``meanwhile``.
     """
     ids = [one.transactional_id for one in step.transactions]
     found = described_when_ended(client, ids, client.deadline()) if ids else {}
@@ -48,11 +47,14 @@ def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
     """Ends the open transactions of ``step.decision``. If ``step.done`` is true, they are
     committed. Otherwise they are aborted.
 
-    Returns the ids of the transactions that could not be ended now. Also returns the ids of the
-    transactions that contradict ``step.done``: transactions that are to be committed and are
-    aborted or have an unknown outcome, or that are to be aborted and are committed. Exception: if
-    the operator has accepted the contradiction, the id is in ``step.accepted``, and is not
-    returned.
+    Returns the ids of the transactions that could not be ended now, and of the transactions that
+    contradict ``step.done``:
+
+    - If ``step.done`` is true, these are transactions that are aborted, or have an unknown outcome.
+    - If ``step.done`` is false, these are transactions that are committed.
+
+    An id in ``step.accepted`` is not returned because of a contradiction, which the operator has
+    accepted.
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())

@@ -172,8 +172,9 @@ Goal = CommitBatch | RollForward | AbortBatch | AbortUnknown | EndByHand | Resol
 class Ended:
     """The result of an operator's abort, as transactional ids.
 
-    ``meanwhile`` are transactions that other clients have ended. ``failed`` are transactions that
-    may still be open, each with the error code of the response, or None if there was no response.
+    ``meanwhile`` are transactions that have ended or changed since the operator saw them.
+    ``failed`` are transactions that may still be open, each with the error code of the response, or
+    None if there was no response.
     """
 
     aborted: tuple[str, ...] = ()

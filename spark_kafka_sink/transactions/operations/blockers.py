@@ -220,8 +220,8 @@ def _producers_with_ids(
     The ids come from the coordinators. A producer without an id has a hanging transaction: the
     partition's leader shows the transaction as open, and no coordinator does. But a transaction may
     also end between the request to the leader and the request to the coordinators. So the leader
-    gets a second request for the producers without an id. If the leader then does not show such a
-    producer any more, the producer is left out::
+    gets a second request for the producers without an id. A producer that is missing in the second
+    response has no open transaction any more, and is left out::
 
         leader: producer 7 is open       coordinator: EndTxn, markers are written, complete
         coordinators: 7 is not open      leader, again: 7 is not open
@@ -333,7 +333,7 @@ def every_listed(
     missing.
 
     With ``producer_ids``, lists only the transactions of these producers. Raises KafkaTimeoutError
-    if a broker does not respond, because its transactions are then unknown.
+    if a broker does not respond, because the list would lack its transactions.
     """
     request = list_transactions([state.value for state in states], sorted(producer_ids))
     calls = [listing(request, node) for node in client.brokers(deadline_ms)]

@@ -55,7 +55,7 @@ def held_partitions(
 
     Raises KafkaTimeoutError if a broker does not respond in time. Raises AuthorizationError if the
     principal may not read the offsets of a partition. Brokers before 3.0 can't list groups by
-    state; the results then have no groups.
+    state, so with these brokers the results have no groups.
     """
     ends = _ends(client, tuple(stable), deadline_ms)
     committed = _committed(client, tuple(stable), deadline_ms)

@@ -105,8 +105,8 @@ class Overview:
     silent: tuple[str, ...] = ()
 
     def known_keys(self) -> Mapping[str, CommitState]:
-        """Returns ``keys``. Raises RefusedError if the commit log's topic is missing: the decisions
-        may then be in another topic.
+        """Returns ``keys``. Raises RefusedError if the commit log's topic is missing, because the
+        decisions may be in another topic.
         """
         return _known(self.keys)
 

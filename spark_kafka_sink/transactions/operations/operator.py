@@ -101,13 +101,14 @@ def task_ids(ids: Sequence[str]) -> list[TransactionalId]:
 
 @dataclass(frozen=True, slots=True)
 class EndPlan:
-    """A plan to abort ``transactions``. ``kept`` has the transactions that are not aborted: the
-    reason by transactional id.
+    """A plan to abort ``transactions``. ``kept`` has the ids of the transactions that are not
+    aborted, each with the reason.
 
-    Before the abort, the drivers are fenced, and the transactions are checked again. A transaction
-    that a decision names by then is not aborted, unless its id is in ``even_decided``. The
-    transactions of the run that owns the key are aborted only if ``even_owners`` is true.
-    ``silent`` are the brokers that did not respond, so that their open transactions are unknown.
+    Before the abort, the drivers are fenced, and the transactions are checked again. If a decision
+    names a transaction at this check, the transaction is not aborted, unless its id is in
+    ``even_decided``. The transactions of the run that owns the key are aborted only if
+    ``even_owners`` is true. ``silent`` are the brokers that did not respond, so that their open
+    transactions are unknown.
     """
 
     transactions: tuple[OpenTransaction, ...]
@@ -136,9 +137,9 @@ class Aborted:
 class Resolution:
     """A plan to end the decided batch in ``report``.
 
-    If ``done`` is true, the batch then counts as committed. Rows of aborted transactions stay
-    missing. If ``done`` is false, the batch is written again. Rows that are already visible then
-    come twice.
+    If ``done`` is true, the batch counts as committed after that, and rows of aborted transactions
+    stay missing. If ``done`` is false, the batch is written again, and rows that are already
+    visible come twice.
     """
 
     report: KeyReport
@@ -411,14 +412,16 @@ class Operator:
         force: bool = False,
     ) -> EndPlan:
         """Plans to abort the orphans of ``prefix``. An orphan is an open transaction that no
-        decision names, and whose run owns no key of the log.
+        decision names, and whose run owns no key of the log. With ``run``, the plan has only
+        transactions of this run.
 
-        With ``run``, the plan has only transactions of this run. A run that has not committed a
-        batch yet is not in the log. So its open transactions look like orphans, although it may be
-        running. ``older_than_ms`` protects such runs: the plan then has only transactions that have
-        been open for a longer time. Brokers since 3.8 measure the age. For earlier brokers, this
-        machine's clock measures the age. With ``force``, owners' transactions are also aborted.
-        Without ``force``, raises RefusedError if ``run`` owns a key.
+        A run that has not committed a batch yet is not in the log. So its open transactions look
+        like orphans, although it may be running. ``older_than_ms`` protects such runs: with this
+        argument, the plan has only transactions that have been open for a longer time. Brokers
+        since 3.8 measure the age. For earlier brokers, this machine's clock measures the age.
+
+        With ``force``, owners' transactions are also aborted. Without ``force``, raises
+        RefusedError if ``run`` owns a key.
         """
         overview = self.inspector.overview(prefix)
         states = overview.known_keys()
@@ -453,14 +456,14 @@ class Operator:
         """Aborts the planned transactions, key by key. For each key, fences its writers, checks the
         transactions again, records their runs as aborted, and then aborts the transactions.
 
-        Raises one of these errors:
+        If the plan has only one key, raises one of these errors:
 
         * KafkaTimeoutError: a broker does not respond in time.
         * AuthorizationError: a right is missing.
         * SupersededError: other processes keep opening the key.
 
-        If there are several keys, an error with one key is not raised. The result then has the
-        error for each transaction of this key.
+        If the plan has several keys, an error with one key is not raised. Instead, the field
+        ``failed`` of the result has the error for each transaction of this key.
         """
         ended: list[str] = []
         kept: dict[str, str] = {}
@@ -542,9 +545,9 @@ class Operator:
         transactions are committed. If it is to be written again, they are aborted. After the
         resolution no driver would end these transactions.
 
-        Raises RefusedError if the state has changed, or if a transaction can't be ended. Also
-        raises it if, since the plan, a transaction was aborted but is to be committed, or was
-        committed but is to be aborted.
+        Raises RefusedError in three cases. The state has changed. A transaction can't be ended.
+        Since the plan, a transaction was aborted but is to be committed, or was committed but is to
+        be aborted.
         """
         report = plan.report
         goal = Resolve(report.key, report.state, frozenset(_contrary(report, plan.done)), plan.done)
