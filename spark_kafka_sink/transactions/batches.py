@@ -164,14 +164,16 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
     if both have the same rows, or if this is unknown. Otherwise returns the refusal.
 
     The digests of the inputs are compared. If one digest is unknown, the payloads are compared
-    instead: the numbers of rows, bytes and dead letters, and the topics. For a block, the payloads
-    of all writes are compared. If the rows of ``batch`` or of the committed batch were not counted,
-    nothing is compared.
+    instead: the numbers of rows, bytes and dead letters, and the topics. If the rows of ``batch``
+    or of the committed batch were not counted, nothing is compared.
 
-    An earlier attempt of this commit may already have recorded the write in the log, under
-    ``name``. That record is left out of the comparison, so that the write is not counted twice. If
-    the log no longer has a committed batch with this number, and the rows of ``batch`` were
-    counted, the result is the one of :func:`forgotten_refusal`.
+    The writes of a block form one batch. At the end of the block, their payloads must be equal to
+    the committed payloads. Before the end, their payloads must be among the committed payloads. An
+    earlier attempt of this commit may already have recorded the write in the log, under ``name``.
+    That record is left out of the comparison, so that the write is not counted twice.
+
+    If the log no longer has the committed batch, and the rows of ``batch`` were counted, returns
+    the result of :func:`forgotten_refusal`.
     """
     number = batch.number
     done = state.done_batch(number)

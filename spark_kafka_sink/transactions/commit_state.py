@@ -93,7 +93,9 @@ class Phase(Enum):
 
 class Standing(Enum):
     """Whether a run may decide batches of a key, according to the commit log. The owner may decide.
-    A superseded run may not, because another run has taken over, or because it was aborted.
+    A superseded run may not, because another run has taken over, or because it was aborted. Any
+    other run may take over the key, if it planned its batch at the key's present generation. (Each
+    take-over raises the generation, a number in the state of the key.)
     """
 
     OWNER = "owner"
@@ -235,8 +237,9 @@ class CommitState:
         generation of the key when the run planned the batch, before the batch's tasks began.
         ``planned`` is None if this generation is unknown.
 
-        The owner may decide. A superseded run may never decide. Any other run is judged by the
-        generation at its planning, because a run has no record in the log before its first commit::
+        The owner may decide. A superseded run may never decide. A run has no record in the log
+        before its first commit, so any other run is judged by ``planned``. If another run has taken
+        over since the planning, the generation has grown, and the run is superseded::
 
             A, B and C have planned a batch at generation 1; their tasks have begun
             A crashes. B takes over: generation 2
@@ -244,17 +247,18 @@ class CommitState:
             B aborts the open transactions of A and C. Later runs plan at generation 2 or
             later, so B does not abort their transactions
 
-        A batch that is superseded stays superseded, because another run may abort its transactions
-        much later. So a batch of the owner is superseded, too, if another run took over between the
-        planning of the batch and the owner's own take-over::
+        Even a batch of the owner is superseded, if another run took over between the planning of
+        the batch and the owner's own take-over. The reason: that other run may abort the batch's
+        transactions at any later time::
 
             B lists the open transactions of the batch that C planned at generation 1
             C plans another batch at generation 2, and takes over: generation 3
             C decides the batch that it planned at generation 1
             B's EndTxn(abort) arrives: this batch is committed in part
 
-        If the batch was planned at a later generation than this state has, the standing is UNKNOWN.
-        Then this state is old, or the log has lost records.
+        The standing is UNKNOWN if none of this applies. If ``planned`` is the present generation,
+        the run may take over. If ``planned`` is a later generation than this state has, this state
+        is old, or the log has lost records.
         """
         if planned is not None and planned > self.generation:
             return Standing.UNKNOWN
@@ -294,8 +298,8 @@ class CommitState:
         return done.digest != "" or (done.payloads != () and done.payloads == decision.payloads)
 
     def taken_over(self, run_id: str, query_id: str, now_ms: int) -> CommitState:
-        """The state after the run ``run_id`` has become the owner. The generation, a number in the
-        state, then grows, and the earlier owner is superseded: its commits are refused. The
+        """The state after the run ``run_id`` has become the owner. The new state has a higher
+        generation (a number), and the earlier owner is superseded: its commits are refused. The
         recorded writes of the earlier owner's block are dropped. If ``run_id`` already is the
         owner, only the query id may change.
 
@@ -316,13 +320,13 @@ class CommitState:
     def with_aborted_run(self, run_id: str, now_ms: int) -> CommitState:
         """The state after ``run_id`` was aborted: the run can no longer write a decision to commit.
 
-        If the run was the owner, the key then has no owner, and recorded writes of its block are
-        dropped. The generation, a number that grows with each take-over, stays the same. So another
-        run that planned at this generation can take over.
+        If the run was the owner, the new state has no owner, and recorded writes of the run's block
+        are dropped. The generation, a number that grows with each take-over, stays the same. So
+        another run that planned at this generation can take over.
 
         The list ``superseded`` holds the last KEPT_RUNS runs. If ``run_id`` displaces an earlier
-        run from the list, the generation grows, which also stops the displaced run from writing a
-        decision.
+        run from the list, the generation grows. So the displaced run still can't write a decision,
+        because it planned its batches at an earlier generation.
         """
         aborted = self._superseding(run_id)
         if len(self.superseded) == KEPT_RUNS and self.superseded[0] not in aborted.superseded:
@@ -404,9 +408,9 @@ class CommitState:
         return replace(self, last_done=done.number, done=(*kept, done)[-KEPT_DONE:])
 
     def partly_lost(self, ids: Iterable[str]) -> CommitState:
-        """The state of a batch that is committed only in part. ``ids`` has the transactions of its
-        decision that were aborted, because of their age or by an operator. The phase is then
-        PARTIAL.
+        """The state of a batch that is committed only in part (phase PARTIAL). ``ids`` has the
+        transactions of the batch's decision that were aborted, because of their age or by an
+        operator.
         """
         self._require(Phase.DECIDED)
         return replace(self, lost=tuple(ids))

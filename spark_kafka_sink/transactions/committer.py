@@ -141,8 +141,8 @@ class Committer:
         Returns the kind of success: for example, the same batch may have been committed before.
 
         If the error is a :class:`BatchError`, its subclass shows which rows are visible. Any other
-        KafkaError means that nothing is decided and no row is visible. The prepared transactions
-        are then aborted: now, by a later abort or sweep, or by their timeout.
+        KafkaError means that nothing is decided and no row is visible. After such an error, the
+        prepared transactions are aborted: now, by a later abort or sweep, or by their timeout.
         """
         how = self.perform(CommitBatch(owner, batch)).how
         assert how is not None

@@ -142,9 +142,11 @@ def end_decided(
 
     All are aborted, and returned as ``lost``, in one case: no transaction is committed, and brokers
     have aborted some of them or will soon do so. With ``only_lost``, all are aborted only if
-    brokers have already aborted some. Until the time ``checked_until_ms`` (of the clock, in ms),
-    the transactions are known to be far from their timeout. So their ages are not checked before
-    that time. ``looked_ms`` is the time of the last look at the leaders of their partitions.
+    brokers have already aborted some.
+
+    Until the time ``checked_until_ms``, the transactions are known to be far from their timeout. So
+    their ages are not checked before that time. ``looked_ms`` is the time when the caller last
+    looked at the leaders of the transactions' partitions. Both are times of the client's clock.
     """
     until_ms, todo = checked_until_ms, Ending.COMMIT
     found: Mapping[str, TransactionDescription] = {}
@@ -196,19 +198,20 @@ def ending(
     transactions. The rules are those of "Times" in docs/design/commit-protocol.md:
 
     - If a transaction is known to be committed, the open transactions are committed, at any age.
-    - If none is known to be committed, but the outcome of one is unknown, the open transactions
-      are left alone: brokers or an operator may have aborted that one. Later an operator ends the
-      open transactions, or they time out.
+    - If none is known to be committed, but the outcome of one is unknown, the open transactions are
+      left alone: brokers or an operator may have aborted that one. Later an operator ends the open
+      transactions, or they time out.
     - If each transaction is aborted or open, and at least one is aborted, all are aborted.
     - If all transactions are open, ``age`` decides. Young ones are committed. Old ones are aborted,
-      or committed if ``only_lost`` is true, as for an operator's commit.
+      or committed if ``only_lost`` is true, as for an operator's commit. At all other ages, they
+      wait.
 
-    ``away`` is true if a partition of an open transaction has no leader. If all transactions are
-    open, none is then committed. If a transaction is known to be committed, the commit of the
-    others waits as long as they are young.
+    ``away`` is true if a partition of an open transaction has no leader. This changes two rules. If
+    all transactions are open, none is committed. If a transaction is known to be committed, the
+    others are not committed as long as they are young.
 
-    Returns None if ``age`` is None and the result depends on the age. The caller then finds out the
-    age, and calls again.
+    Returns None if ``age`` is None and the result depends on the age. In that case, the caller
+    finds out the age, and calls again.
     """
     if not _lost_or_open(transactions, found):
         if _is_doubtful(transactions, found):
@@ -236,8 +239,8 @@ def _next(
     *,
     only_lost: bool,
 ) -> tuple[Ending, int | None]:
-    """Decides as :func:`ending` does. Also returns the time of the look at the leaders, or None if
-    a partition has no leader.
+    """Decides as :func:`ending` does. Also returns the time when this function looked at the
+    leaders of the transactions' partitions, or None if a partition has no leader.
     """
     open_ = {i: d for i, d in found.items() if d.state is TransactionState.ONGOING}
     away = bool(client.leaderless(open_, deadline_ms))
@@ -285,15 +288,16 @@ def commit_all(
     is_one_committed: bool = False,
 ) -> CommitOutcomes:
     """Sends EndTxn(commit) for each of ``transactions``, until each outcome is known or until
-    ``deadline_ms``. This has no effect on transactions that are committed already. Returns the ids
-    of the transactions that are not committed, by outcome.
+    ``deadline_ms``. Transactions that are committed already stay as they are. Returns the ids of
+    the transactions that are not committed, by outcome.
 
-    If no transaction is committed at the time ``first_by_ms``, returns at that time. ``looked_ms``
-    is the time at which the caller has looked at the leaders of the transactions' partitions. An
-    EndTxn that is sent more than a second after ``looked_ms``, or is sent again, first waits until
-    the partitions of its transaction have leaders. ``found`` has descriptions that the caller has,
-    which show the partitions. Exception: when one of ``transactions`` is committed, or
-    ``is_one_committed`` is true, the EndTxn for an old transaction does not wait any more.
+    If no transaction is committed at the time ``first_by_ms``, returns at that time. ``found`` has
+    descriptions that the caller has, which show the partitions of the transactions.
+
+    An EndTxn waits until the partitions of its transaction have leaders, with two exceptions. The
+    first EndTxn does not wait within a second after ``looked_ms``, the time when the caller has
+    looked at the leaders. The EndTxn of an old transaction does not wait if ``is_one_committed`` is
+    true, or after one of ``transactions`` is committed.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
@@ -338,7 +342,7 @@ def _aged(
     client: TransactionClient, found: Mapping[str, TransactionDescription], deadline_ms: int
 ) -> frozenset[str]:
     """Returns the open transactions of ``found`` that brokers list as older than Age.YOUNG allows.
-    Returns none if the brokers don't respond within two seconds.
+    If the brokers don't respond within two seconds, the result is empty.
     """
     open_ = {i: one for i, one in found.items() if one.state is TransactionState.ONGOING}
     soon = min(deadline_ms, client.clock.now_ms() + _AGES_MS)

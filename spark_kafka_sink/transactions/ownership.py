@@ -5,9 +5,9 @@ comparison.
 :class:`Owner` checks a run against the log's state. ``table.py`` chooses the step that follows.
 
 **The log is the fence.** Planning, commit and abort run in different, short-lived processes, and
-two drivers may run the same query. The *generation* is a number in the log's state. It grows when a
-run takes over the key, and the earlier owner is then *superseded*: its commits are refused. Two
-drivers A (older, run a) and B (newer, run b) of one query::
+two drivers may run the same query. The *generation* is a number in the log's state. When a run
+takes over the key, the generation grows, and the earlier owner is *superseded*: its commits are
+refused. An example with two drivers of one query, A (older, run a) and B (newer, run b)::
 
     A plans batch N at generation 1         B plans batch N, also at generation 1
     A commits: opens the key, writes DECIDED N, commits the transactions, writes DONE N
@@ -92,11 +92,13 @@ class Owner:
         )
 
     def refusal(self, state: CommitState) -> Refuse | None:
-        """The reason why this run may not commit its batch, or None if it may.
+        """The reason why this run may not commit its batch, or None if it may. There are three
+        reasons:
 
-        The reason is one of three. Another run has taken over the key. This run was aborted. The
-        log has lost the state of the key, or an operator has reset the state, since the batch was
-        planned.
+        * Another run has taken over the key.
+        * This run was aborted.
+        * Since the batch was planned, the log has lost the state of the key, or an operator has
+          reset the state.
         """
         if self.may_decide(state):
             return None

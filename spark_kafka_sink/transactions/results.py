@@ -221,8 +221,8 @@ class TooOld:
 
     ``of`` is the number of the batch's transactions, and ``late`` is the number of those that are
     too old. ``first`` is the id of the first transaction that is too old, and ``timeout_ms`` is its
-    timeout. A transaction is too old if it has been open for more than ``young_ms``, or if no
-    coordinator lists it as open, because its age is then not known.
+    timeout. A transaction is too old if it has been open for more than ``young_ms``. A transaction
+    that no coordinator lists as open also counts as too old, because its age is unknown.
     """
 
     number: int

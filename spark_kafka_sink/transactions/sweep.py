@@ -14,7 +14,7 @@ aborts any open transaction of the id. This is safe, because no task uses the id
 
 With transactions of version 2, the first Produce of an attempt opens its transaction. Until then
 its transactional id is in the state Empty. The first Produce of a killed attempt may still be in
-flight, so ids in the state Empty are aborted as well. This was seen on a real broker::
+flight, so ids in the state Empty are aborted as well. An example that was seen on a real broker::
 
     attempt 0: InitProducerId, Produce (delayed)      its process is killed
     attempt 1: writes, prepares; the driver commits and sweeps: attempt 0 is not Ongoing
@@ -74,8 +74,8 @@ def sweep(
 
     Returns two values. The first value has the ids of the aborted transactions. The second value is
     True if the run with the id ``spared`` has open transactions that are not in ``keep``. With
-    transactions of version 2, an id in the state Empty is also aborted, and counts as open for the
-    second value (see the module docstring).
+    transactions of version 2, ids in the state Empty are also aborted (see the module docstring).
+    They are not in the first value, but count as open for the second value.
 
     Only transactions of exactly this key are aborted. For the key "a", a transaction of the key
     "a.b" is not touched. With ``patient``, brokers that can't be reached are tried again for some

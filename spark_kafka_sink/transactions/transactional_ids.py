@@ -4,10 +4,10 @@ docs/design/commit-protocol.md ("Names") describes the format of an id. The rule
 use an id again is in ``transactional_producers.py``.
 
 An id contains the generation that its key had in the commit log when the batch was planned. The
-generation is a number. It grows when another run takes over the key. An open transaction of an
-earlier generation is then an orphan, unless its run is the owner (``CommitState.standing``). No two
-processes use the same id for data. So an attempt that hangs and continues later can't affect
-another attempt's transaction.
+generation is a number. It grows when another run takes over the key. If an open transaction has an
+earlier generation than the key, it is an orphan, unless its run is the owner
+(``CommitState.standing``). No two processes use the same id for data. So an attempt that hangs and
+continues later can't affect another attempt's transaction.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def prefix_of_key(key: str) -> str:
 
 
 def is_once(key: str, run: str) -> bool:
-    """Whether ``key`` belongs to a job without txnAppId. Such a job is never repeated, so ``run``
-    is the only run of its key.
+    """Whether ``key`` belongs to a job without txnAppId, and ``run`` is the run of this job. A job
+    without txnAppId is never repeated, so its key contains the id of its only run.
     """
     return key == log_key(prefix_of_key(key), run)
 

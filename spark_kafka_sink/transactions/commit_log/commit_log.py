@@ -171,8 +171,8 @@ class CommitLog:
         writer.commit(lambda _: gone, deadline_ms, before_its_end)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
-        """Opens a session with the newest state of ``key``. The session then is the only writer of
-        the key.
+        """Opens a session with the newest state of ``key``. From then on, this session is the only
+        writer of the key.
 
         First InitProducerId fences every earlier writer of the key, and aborts the transaction that
         a crashed writer left open. Then the key's partition is read to its end.
@@ -197,8 +197,8 @@ class CommitLog:
         cache.
 
         Returns None if there is no session, if it was stored more than a minute ago, or if the
-        topic was deleted and created again. Another process may have fenced the session since it
-        was stored. Then the next write of the session fails.
+        topic was deleted and created again. If another process has fenced the session since it was
+        stored, the next write of the session fails.
         """
         session, topic_id, until_ms = self._kept.pop(key, (None, None, 0))
         is_same = topic_id == self._client.loop.cluster.topic_ids.get(self._topic)
@@ -470,10 +470,10 @@ class LogSession:
 
     @property
     def is_written(self) -> bool:
-        """Whether this session has written, and its last write has succeeded. :attr:`state` is then
-        the state that this last write left in the log.
+        """Whether this session has written, and its last write has succeeded. If true,
+        :attr:`state` is the state that the last write left in the log.
 
-        Another process may have fenced this session after that write. Then the next write of this
+        If another process has fenced this session since the last write, the next write of this
         session fails.
         """
         return self._is_newest is None and self._writer.is_usable

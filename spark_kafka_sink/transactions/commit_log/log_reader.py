@@ -19,9 +19,9 @@ ignores open transactions of keys that it does not read.
 So the partition is not read from its beginning again. A snapshot is used only if the topic has the
 same id and the log still has the snapshot's offset. Compaction removes a record if a newer record
 of the same key follows, and the next read gets the newer record. Exception: compaction also removes
-a tombstone, at the earliest a day after its write (delete.retention.ms). A snapshot that is older
-than a tombstone that was removed would keep a record that the log no longer has. So the caller must
-not use a snapshot that is older than an hour (``CommitLog``).
+a tombstone, at the earliest a day after its write (delete.retention.ms). After that, a read
+from a snapshot that is older than the tombstone would keep a record that the log no longer has. So
+the caller must not use a snapshot that is older than an hour (``CommitLog``).
 """
 
 from __future__ import annotations
