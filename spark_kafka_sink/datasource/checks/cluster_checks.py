@@ -96,7 +96,7 @@ def check_cluster(
     skipped.
 
     ``timeout_ms`` is the time limit of each request. ``on_driver`` is false if a task calls this
-    function. Then the step for the driver's Python interpreter is skipped.
+    function. In that case, the step for the driver's Python interpreter is skipped.
 
     Raises ConfigError for invalid settings, such as a trust store that does not exist.
     """

@@ -99,8 +99,8 @@ class Checkpoint:
 
     def check(self, number: int, query_id: str) -> None:
         """Raises ConfigError if this checkpoint does not belong to the query with the id
-        ``query_id``. Also raises ConfigError if a batch after the running batch has already begun
-        in this checkpoint, because the checkpoint then belongs to a different query. ``number`` is
+        ``query_id``. Also raises ConfigError if a later batch than the running batch has begun in
+        this checkpoint, which shows that the checkpoint belongs to a different query. ``number`` is
         the id of the running batch.
 
         If ``query_id`` is empty, the query is not compared. If a file can't be read, no error is

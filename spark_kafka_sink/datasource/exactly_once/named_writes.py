@@ -101,8 +101,8 @@ class NamedWrites:
         """The run id of a named write. In one run of a query, all writes with a name get the same
         run id, until :meth:`end` is called.
 
-        If ``query_run`` is empty, the query that writes is unknown. The write then gets the last
-        run id of its Spark session.
+        If ``query_run`` is empty, the query that writes is unknown. In that case, the write gets
+        the last run id of its Spark session.
         """
         with self._lock:
             found = self._found(place, query_run, session) or _Run(uuid.uuid4().hex, query_run)

@@ -374,8 +374,8 @@ def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str
 
 
 def _digest_of_done(config: SinkConfig, state: CommitState) -> str:
-    """The digest of a stream's last done batch, according to the query's checkpoint. Spark may run
-    that batch again, and the tasks then compare the digests. Empty if the digest is unknown.
+    """The digest of a stream's last done batch, according to the query's checkpoint. Empty if the
+    digest is unknown. If Spark runs that batch again, the tasks compare the digests.
     """
     done = state.done_batch(state.last_done)
     if config.checkpoint_location is None or done is None or not done.digest:

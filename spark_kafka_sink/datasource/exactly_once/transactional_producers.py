@@ -223,7 +223,7 @@ class TransactionalProducers:
     def begin(self) -> None:
         """If the cache has a warm producer for the task, acquires the producer and its
         transactional id, and requests the state of the id's last transaction. Does not wait for the
-        response. :meth:`acquire` then returns this producer.
+        response. The next call of :meth:`acquire` returns this producer.
         """
         id_ = None if self._warm is None else self._ids.next_used()
         if id_ is None:
@@ -298,9 +298,9 @@ class TransactionalProducers:
         transaction's identity, which the driver needs to commit it.
 
         Raises KafkaTimeoutError if a request AddPartitionsToTxn timed out and was sent again. The
-        first request may still arrive after the commit, and would then begin another transaction.
-        The coordinator would then describe only that other transaction, and would no longer show
-        that the prepared transaction was committed.
+        first request may still arrive after the commit, and begin another transaction. After that,
+        the coordinator would describe only that other transaction, and would no longer show that
+        the prepared transaction was committed.
         """
         if producer.identity_in_doubt:
             raise KafkaTimeoutError(

@@ -124,8 +124,8 @@ class Progress:
     - ``version`` is the newest txnVersion that is known: of a step, or of an earlier use of the
       name as a txnAppId. It is -1 if there is none.
     - ``steps`` is the number of written steps that had rows. ``rows`` and ``bytes`` (of keys and
-      values) are their sums. ``ms`` is the time in milliseconds that the written steps took. If a
-      call was killed, its last step may be missing in these numbers.
+      values) are the totals of these steps. ``ms`` is the time in milliseconds that the written
+      steps took. If a call was killed, its last step may be missing in these numbers.
     """
 
     caller: Caller | None = None
@@ -176,8 +176,8 @@ class Ledger:
     """Reads and writes the records of the backfill ``name`` in the commit log ``log``.
 
     ``state_of`` is a function that reads the state of a key in the log. In a call of ``backfill``,
-    this function also completes a commit that is decided but not completed
-    (``ExactlyOnceDriver.plan``). In the command ``kprod backfill``, the function only reads.
+    this function also ends a batch that is decided and not done (``ExactlyOnceDriver.plan``). In
+    the command ``kprod backfill``, the function only reads.
 
     Each method raises the errors of the commit log. A method with the argument ``caller`` raises
     SupersededError if another caller has taken over.

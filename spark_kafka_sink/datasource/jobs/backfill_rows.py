@@ -142,8 +142,8 @@ def check_hash(df: DataFrame) -> None:
 
 def check_slices(df: DataFrame) -> None:
     """Raises ConfigError if a query of ``df`` computes other values each time, for example by
-    ``current_timestamp()``. The hash of a row would then differ from step to step, so that the row
-    could be in two steps, or in none.
+    ``current_timestamp()``. Without this error, the hash of a row would differ from step to step,
+    so that the row could be in two steps, or in none.
 
     The error is also raised if a later ``select`` leaves out the column with the changing values,
     because the plan still has that column. A Connect client can't look into the plan, so in a

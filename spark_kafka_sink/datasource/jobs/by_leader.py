@@ -14,8 +14,8 @@ part of the shuffle again::
     executor lost, with the output that tasks 4 to 9 have not read yet
     second run    row r goes to task 5 this time, which writes it once more
 
-And a row that moves from task 5 to task 3 is lost. So rows without a key are placed by a hash of
-the row. (Spark's ``repartition`` sorts its rows for the same reason.)
+A row that goes to task 5 in the first run, and to task 3 in the second, is lost. So rows without a
+key are placed by a hash of the row. (Spark's ``repartition`` sorts its rows for the same reason.)
 
 The driver finds the columns of the key and of the partition, and requests the topic's leaders,
 because a Connect client may not reach the brokers. The user's process passes the driver's answer to

@@ -69,10 +69,11 @@ class PlannedBatch:
         """Checks that every task has sent a commit message. With exactly-once, commits the
         transactions. Then publishes the batch's report, also if the commit fails.
 
-        ``batch_id`` is the micro-batch's id, or None for a batch job. With at-least-once, raises
-        DeliveryError if a message is missing, or if there are too many dead letters. The rows that
-        were sent then stay in Kafka, and Spark may write them again. With exactly-once, raises
-        CommitError in these cases, and the errors of :meth:`Committer.commit`.
+        ``batch_id`` is the micro-batch's id, or None for a batch job. Raises an error if a message
+        is missing, or if there are too many dead letters. With at-least-once, this is a
+        DeliveryError: the rows that were sent stay in Kafka, and Spark may write them again. With
+        exactly-once, this is a CommitError, and the errors of :meth:`Committer.commit` are also
+        raised.
         """
         begun = time.monotonic()
         report = None

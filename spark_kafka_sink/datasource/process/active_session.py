@@ -4,9 +4,9 @@ thread.
 Spark looks up a Python data source in the active session of the thread, not in the session of the
 DataFrame. A new thread, a thread of a pool, an ``InheritableThread`` and a notebook's worker have
 no active session. In such a thread, Spark raises DATA_SOURCE_NOT_FOUND, although the source is
-registered. Spark's own formats are classes of the JVM, so they are found in every thread. So the
-session of the DataFrame becomes the active session for the call, and the previous session is
-restored after the call. A Connect server activates the session itself. ``spark.sql`` makes its
+registered. (Spark's own formats are classes of the JVM, so they are found in every thread.) So this
+module makes the DataFrame's session the active session for the call, and restores the previous
+session after the call. A Connect server activates the session itself. ``spark.sql`` makes its
 session active, so SQL statements work in any thread.
 """
 

@@ -5,8 +5,8 @@ The user's process calls :func:`answer_of_driver`. The driver puts its answer in
 and the user's process uses :func:`text_or_error`. Three functions send such requests:
 ``last_report``, ``backfill`` and ``by_leader``.
 
-The user's process may be a Connect client on another machine. It then shares neither memory nor
-files with the driver, and may not reach the brokers. But it can request the schema of a data
+The user's process may be a Connect client on another machine. Such a client shares neither memory
+nor files with the driver, and may not reach the brokers. But it can request the schema of a data
 source, and the driver computes that schema. So the driver puts the answer into the metadata of a
 column of that schema. Such a request needs no task and so no free slot, and it works while a commit
 runs.

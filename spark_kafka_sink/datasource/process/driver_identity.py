@@ -34,9 +34,8 @@ def driver_token(options: Mapping[str, str]) -> str:
     cover ``kafka.*`` options, options of TLS, SASL and schema registries, ``configFile``, and
     ``txnVersion``.
 
-    Returns an empty text if no ancestor process is a JVM. An abort then can't find open
-    transactions that no task has reported. A job then also has a new run id for each
-    ``txnVersion``.
+    Returns an empty text if no ancestor process is a JVM. With an empty token, an abort can't find
+    open transactions that no task has reported, and a job has a new run id for each ``txnVersion``.
     """
     jvm = _jvm(os.getpid())
     if not jvm:

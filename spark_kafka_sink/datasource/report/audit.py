@@ -107,7 +107,7 @@ def audit(
     within_s: float | None = None,
     **options: str | float | bool,
 ) -> AuditResult:
-    """Reads the topics of a write, and compares them with the write's report. It changes nothing.
+    """Reads the topics of a write, and compares them with the write's report. Changes nothing.
 
         result = audit(last_report(spark), **{"kafka.bootstrap.servers": "host:9092"})
         assert result.complete, result

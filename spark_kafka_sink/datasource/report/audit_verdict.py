@@ -124,8 +124,8 @@ def verdict_of(
     """The verdict on a partition that was read as a whole, and the reason for the verdict.
 
     ``settings`` are the topic's configs. They are empty if unknown. If the report does not have the
-    number of rows of each partition, a range that was read to its end gets the verdict COUNTED. The
-    caller then compares the rows of the whole topic.
+    number of rows of each partition, a range that was read to its end gets the verdict COUNTED.
+    After such a verdict, the caller compares the rows of the whole topic.
     """
     if claims.of_nothing:
         return _of_nothing(claims, found)

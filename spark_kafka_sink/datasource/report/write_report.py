@@ -121,8 +121,8 @@ class BrokerReport:
     ]
 
     def merge(self, other: BrokerReport) -> BrokerReport:
-        """Adds the requests of ``other``, a report about the broker of this report. The last
-        response comes from ``other``, if it has one.
+        """Adds the requests of ``other``, a report about the same broker. If ``other`` has a last
+        response, the result has the last response of ``other``.
         """
         requests = self.requests + other.requests
         total_ms = self.requests * self.mean_latency_ms + other.requests * other.mean_latency_ms

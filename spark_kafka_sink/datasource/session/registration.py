@@ -109,8 +109,8 @@ def _check_workers_python(spark: SparkSession) -> None:
       on the driver, to plan and commit.
     - The interpreter of the workers does not have this package. For example, if you run
       ``.venv/bin/python job.py`` without ``PYSPARK_PYTHON``, Spark runs the workers with the PATH's
-      ``python3``. Spark then shows a ModuleNotFoundError within a stack trace of the JVM. The
-      second case is checked only in a local session, because the workers of a cluster run on other
+      ``python3``. Spark shows a ModuleNotFoundError within a stack trace of the JVM. The second
+      case is checked only in a local session, because the workers of a cluster run on other
       machines.
     """
     try:

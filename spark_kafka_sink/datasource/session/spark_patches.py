@@ -27,9 +27,10 @@ class Patches:
     """The wrappers for methods of a pyspark class. ``arounds`` maps the name of a method to its
     wrapper.
 
-    ``name`` is the name of the class. It is patched in each module of ``modules`` that this process
-    has already imported. The writer classes of Spark Connect are in other modules. The import of
-    these modules needs grpc, so only a process with a Connect session has imported them.
+    ``name`` is the name of the class. The class is patched in each module of ``modules`` that this
+    process has already imported. The writer classes of Spark Connect are in modules of their own.
+    The import of these modules needs grpc, so only a process with a Connect session has imported
+    them.
     """
 
     def __init__(self, name: str, modules: Sequence[str], arounds: Mapping[str, Around]) -> None:

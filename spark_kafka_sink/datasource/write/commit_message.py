@@ -101,8 +101,8 @@ def checked_messages(
     is missing, or if the counts of a message contradict each other.
 
     A message is None if Spark considers a task done although the task sent no message. The only
-    known cause is the continuous trigger: Spark then never calls a Python sink's ``write``, and
-    drops the rows. (Spark builds an error and does not throw it.)
+    known cause is the continuous trigger: with this trigger, Spark never calls a Python sink's
+    ``write``, and drops the rows. (Spark builds an error and does not throw it.)
     """
     finished = finished_messages(messages)
     missing = [i for i, one in enumerate(messages) if not isinstance(one, TaskCommitMessage)]

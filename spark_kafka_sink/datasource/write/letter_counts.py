@@ -1,6 +1,7 @@
 """Counts of dead letters by reason, and their limits: errors.max.records and errors.max.fraction.
 
-The driver imports this module too, so it does not import Arrow. ``dead_letters.py`` finds the rows.
+The driver imports this module too, so this module does not import Arrow. ``dead_letters.py`` finds
+the rows that become dead letters.
 """
 
 from __future__ import annotations

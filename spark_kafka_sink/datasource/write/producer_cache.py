@@ -67,9 +67,8 @@ class ProducerCache:
         caller then owns the producer. Returns None if the cache has no such producer, or if the
         producer has failed while it was in the cache.
 
-        Also closes the cached producers that no task will use again: producers with the
-        transactional id of ``config``, and producers of an earlier run of the query or job of
-        ``config``.
+        Also closes the cached producers that no task will use again: other producers with the same
+        transactional id, and producers of an earlier run of the same query or job.
         """
         wanted = _id_of(config)
         with self._lock:
@@ -117,9 +116,12 @@ def _id_of(config: ProducerConfig) -> TransactionalId | None:
 
 def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
     """Whether a kept producer is useless from now on, because a task takes the id ``wanted``.
-    ``other`` is the id of the kept producer. The producer is useless if both ids are equal, or if
-    they belong to different runs or different generations of one key of the commit log. (The ids of
-    a run's first batch have an earlier generation than the ids of its later batches.)
+    ``other`` is the id of the kept producer.
+
+    The producer is useless if both ids are equal. It is also useless if both ids belong to one key
+    of the commit log, but to different runs or different generations. The generation of a key is a
+    number that grows when a run takes over the key. (The ids of a run's first batch have an earlier
+    generation than the ids of its later batches.)
     """
     if other is None or other.key != wanted.key:
         return False

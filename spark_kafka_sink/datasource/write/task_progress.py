@@ -183,8 +183,8 @@ def _deliver(listener: ProgressListener, progress: TaskProgress) -> None:
 
 
 def waits_for(step: str, progress: ProducerProgress | None) -> str:
-    """Describes the reason of a task's wait, and the brokers that have not responded. If the
-    producer's memory is used up, the full memory is the reason. Otherwise the reason is ``step``.
+    """Describes why a task waits, and the brokers that have not responded. If the producer has used
+    up its memory (buffer.memory), the task waits for memory. Otherwise the reason is ``step``.
     """
     if progress is None:
         return step

@@ -5,8 +5,8 @@ converts the columns to records, and ``producer/`` delivers the records. In "The
 (DESIGN.md), the loop over the iterator is step 2, and the end of the attempt is step 13.
 
 :meth:`WriteTask.run` returns only when every row is acknowledged and the counts agree (rule R8 of
-DESIGN.md). A failed attempt closes its producer, which is not used again. Spark then writes the
-whole partition again in another attempt.
+DESIGN.md). A failed attempt closes its producer, which is not used again. After a failed attempt,
+Spark writes the whole partition again in another attempt.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ if TYPE_CHECKING:
 class ProducerSource(Protocol):
     """The interface through which a task gets and releases its producer. There are two
     implementations: ``CachedProducers``, and with exactly-once ``TransactionalProducers``.
-    ``acquire`` returns a producer, with exactly-once after a transaction has begun.
+    ``acquire`` returns a producer. With exactly-once, this producer has already begun a
+    transaction.
     """
 
     def begin(self) -> None:
@@ -101,8 +102,10 @@ class ProducerSource(Protocol):
 class TransactionTime:
     """The time limit of a task's transaction, in milliseconds. The transaction must end within
     ``timeout_ms`` (transaction.timeout.ms). The last ``margin_ms`` of this time are for the
-    driver's commit. ``generation`` is the commit log's generation at planning, which the task
-    returns to the driver (``TaskTransaction``).
+    driver's commit.
+
+    ``generation`` is the commit log's generation at planning: a number that grows when another run
+    takes over. The task returns it to the driver (``TaskTransaction``).
     """
 
     timeout_ms: int
