@@ -53,8 +53,7 @@ def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
     - If ``step.done`` is true, these are transactions that are aborted, or have an unknown outcome.
     - If ``step.done`` is false, these are transactions that are committed.
 
-    An id in ``step.accepted`` is not returned because of a contradiction, which the operator has
-    accepted.
+    An id that contradicts is left out if it is in ``step.accepted``: the operator has accepted it.
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())

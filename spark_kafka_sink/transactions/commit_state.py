@@ -16,8 +16,8 @@ The log keeps the newest state of each key. The states of a batch::
                                      DECIDED N -lose---> PARTIAL N -resolve-> DONE N or DONE N-1
 
 Several writes that are decided together (``spark_kafka_sink.transaction``) are first recorded
-separately. The state is then called PREPARED N: batch N-1 is done, and some writes of batch N are
-recorded.
+separately. If batch N-1 is done, and some writes of batch N are recorded, the state is called
+PREPARED N.
 """
 
 from __future__ import annotations
@@ -272,10 +272,10 @@ class CommitState:
     def _is_of_the_owner(self, planned: int | None) -> bool:
         """Whether the owner may decide a batch that it planned at generation ``planned``.
 
-        For example, the take-over of the owner has raised the generation from 5 to 6. Then the
-        owner may decide a batch that it planned at generation 5, 6, 7 or later, but no batch that
-        it planned at generation 4 or earlier. If ``planned`` is None, the generation is unknown,
-        and the result is True.
+        For example, the take-over of the owner has raised the generation from 5 to 6. After that,
+        the owner may decide a batch that it planned at generation 5, 6, 7 or later, but no batch
+        that it planned at generation 4 or earlier. If ``planned`` is None, the generation is
+        unknown, and the result is True.
         """
         before, after = self.take_over
         return planned is None or planned == before or planned >= after
@@ -343,9 +343,9 @@ class CommitState:
         return CommitState(generation=self._next_generation(now_ms))
 
     def _next_generation(self, now_ms: int) -> int:
-        """The generation after the current generation, which is a number that grows with each
-        take-over of the key. The first generation of a key is the wall clock's time ``now_ms``. So
-        after a loss of the log, the new generation is larger than each generation before the loss.
+        """The next generation of the key. The generation is a number that grows with each take-over
+        of the key. The first generation of a key is the wall clock's time ``now_ms``. So after a
+        loss of the log, the new generation is larger than each generation before the loss.
         """
         return self.generation + 1 if self.generation else max(1, now_ms)
 
@@ -367,8 +367,8 @@ class CommitState:
         return replace(self, parts_of=number, parts_token=token, parts=parts)
 
     def parts_by(self, number: int, token: str) -> tuple[Part, ...]:
-        """The recorded writes of the block ``token``, which forms batch ``number``. Empty if the
-        state has writes of another block, or none.
+        """The recorded writes of the ``transaction`` block with the token ``token``, which forms
+        batch ``number``. Empty if the state has writes of another block, or none.
         """
         return self.parts if (self.parts_of, self.parts_token) == (number, token) else ()
 

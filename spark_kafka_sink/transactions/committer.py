@@ -123,8 +123,8 @@ class Committer:
         if brokers have already aborted some. ``check`` is called with the state, and raises
         CommitError or SupersededError if the caller can't continue from this state.
 
-        Raises PartialCommitError if the key has a PARTIAL batch, and CommitOutcomeUnknownError if
-        the decided batch can't be committed now.
+        Raises PartialCommitError if the decided batch is committed only in part, and
+        CommitOutcomeUnknownError if it can't be committed now.
         """
 
         def refusal(state: CommitState) -> Refuse | None:
@@ -418,8 +418,8 @@ class _Performance:
         """Aborts orphans: transactions that tasks have left open, and that will not be committed.
         Returns a copy of ``view`` with the ids of the aborted transactions.
 
-        If ``step.may_fail`` is true, as after a commit, an error is only logged. A later sweep then
-        aborts the orphans, or they time out.
+        If ``step.may_fail`` is true, as after a commit, an error is only logged. After such an
+        error, a later sweep aborts the orphans, or they time out.
         """
         key, state = self._goal.key, view.state
         if step.when_killed:

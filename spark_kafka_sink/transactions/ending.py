@@ -29,8 +29,8 @@ committed. If A has committed at least one transaction, both drivers commit the 
 If A has committed none, B aborts all, and A finds them aborted.
 
 An operator's commit aborts nothing because of an age. If the transactions are too old for a commit
-by a driver, the operator's commit waits until the age timeout - 3m/32, and then commits. By then,
-no driver has sent EndTxn(abort) for m/32. Only a request that takes longer to arrive can still
+by a driver, the operator's commit waits until the age timeout - 3m/32, and then commits. At that
+age, no driver has sent EndTxn(abort) for m/32. Only a request that takes longer to arrive can still
 leave the batch committed in part.
 """
 

@@ -83,8 +83,8 @@ class Owner:
 
         The run may take over if no other run has taken over since this run planned its batch. For
         example, the run has planned its batch at generation 5, and the key is still at generation
-        5. The take-over raises the generation to 6. Then the run may commit this batch, and batches
-        that it plans at generation 6 or later.
+        5. The take-over raises the generation to 6. After that, the run may commit this batch, and
+        batches that it plans at generation 6 or later.
         """
         standing = state.standing(self.run_id, self.generation)
         return standing is Standing.OWNER or (

@@ -98,7 +98,7 @@ class RunAborted:
 
     If ``is_certain`` is true, ``run`` was aborted. Otherwise ``run`` was aborted, or another run
     had taken over before ``run`` planned its batch. ``is_of_versions`` is true if the batch is a
-    version (txnVersion) of a job, which the text of the error then mentions.
+    version (txnVersion) of a job: the text of the error mentions that.
     """
 
     run: str

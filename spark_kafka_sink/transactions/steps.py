@@ -128,10 +128,10 @@ class EndByHand:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Goal of an operator: end the decided or PARTIAL batch of ``key``. If ``done`` is true, the
-    batch then counts as done. Otherwise it is written again. A batch is decided if the commit log
-    has the decision to commit it. It is PARTIAL if, in addition, some of its transactions are
-    committed and others were aborted.
+    """Goal of an operator: end the decided or PARTIAL batch of ``key``. After that, the batch
+    counts as done if ``done`` is true, and is written again if ``done`` is false. A batch is
+    decided if the commit log has the decision to commit it. It is PARTIAL if, in addition, some of
+    its transactions are committed and others were aborted.
 
     ``planned`` is the state that the operator has seen. Some transactions may contradict ``done``.
     If ``done`` is true, they are the transactions whose rows are lost or may be lost, although the
@@ -218,7 +218,7 @@ class View:
     ``state`` is the key's state in the commit log: as it was read when the key was opened, or as
     this process has written it since. ``wall_ms`` is the wall-clock time when the key was opened.
     To open a key means to fence its earlier writers, and to read its state. If a step fails, the
-    key may be opened again. Then some facts are kept, and the others are dropped.
+    key may be opened again. In that case, some facts are kept, and the others are dropped.
     """
 
     state: CommitState = _NEVER_WRITTEN
@@ -481,7 +481,7 @@ class EndRest:
 
     ``accepted`` has the ids of transactions that contradict ``done``, and that the operator has
     accepted: they are committed although ``done`` is false, or may be aborted although ``done`` is
-    true. Such a transaction is no error.
+    true. The command does not fail because of these transactions.
     """
 
     decision: Decision

@@ -125,8 +125,9 @@ def _listed(
 
 
 def warn_unseen(key: str, what: str) -> None:
-    """Logs a warning that some orphans of ``key`` may still be open. ``what`` is the reason, a
-    sentence such as "orphaned transactions could not be searched".
+    """Logs a warning that some orphans of ``key`` may still be open: transactions that crashed
+    tasks left open. ``what`` is the reason, a sentence such as "orphaned transactions could not be
+    searched".
     """
     warn(
         _log,

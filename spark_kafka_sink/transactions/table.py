@@ -627,11 +627,13 @@ def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
     """The runs of the transactions are added to the list `superseded` in the state of the key, with
     one write, so that no later commit of these runs can write a decision. The key of a job without
     txnAppId stays in the log, because the job may be running. Later the job's own abort removes the
-    key. If the job is dead, an operator's reset removes the key::
+    key. If the job is dead, an operator's reset removes the key.
+
+    If the key of a running job were removed, this could happen::
 
         the job has prepared its tasks' transactions
         an operator aborts the transaction of a failed task: the run can't commit any more
-        the job opens its key: if the key were gone, the job would find that it may take over
+        the job opens its key: without the key, it finds that it may take over, and commits
     """
     if not view.is_open or view.has_superseded:
         return None

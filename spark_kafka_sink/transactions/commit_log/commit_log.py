@@ -156,10 +156,10 @@ class CommitLog:
     def remove(self, key: str, deadline_ms: int) -> None:
         """Fences the writers of ``key``, and removes all records of the key, without decoding them.
 
-        Writes a tombstone even if no record of the key was found, because a deposed leader may have
-        returned old records. A deposed leader is a broker that no longer leads the partition, and
-        does not know that. It does not accept the tombstone. Raises the same errors as
-        :meth:`LogSession.write`.
+        Writes a tombstone even if no record of the key was found. The records may have been read
+        from a deposed leader: a broker that no longer leads the partition, and does not know that.
+        A deposed leader does not accept the tombstone, so the write shows whether all records were
+        read. Raises the same errors as :meth:`LogSession.write`.
         """
         snapshot, writer, is_newest = self._fenced(key, deadline_ms)
 

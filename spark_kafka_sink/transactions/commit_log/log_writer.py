@@ -4,8 +4,8 @@ A :class:`LogWriter` writes one key, with one transactional id. The steps of one
 
 1. AddPartitionsToTxn, only with transactions of version 1.
 2. Produce, with one or more batches. A Produce request without a definite response is sent again
-   with the same bytes. The error DUPLICATE_SEQUENCE_NUMBER then means that the first request had
-   arrived.
+   with the same bytes. If the second request gets the error DUPLICATE_SEQUENCE_NUMBER, the first
+   request had arrived.
 3. The caller's check.
 4. EndTxn(commit).
 

@@ -179,7 +179,8 @@ class Operator:
         """Returns the report of ``key``. If the commit log has the decision to commit a batch of
         this key, the report has the batch's transactions, which :meth:`commit` would commit.
 
-        Raises RefusedError if the key does not exist, or if its batch is PARTIAL.
+        Raises RefusedError if the key does not exist, or if its batch is committed only in part
+        (PARTIAL).
         """
         report = self.inspector.key(key)
         if report.state.phase is Phase.PARTIAL:
@@ -508,11 +509,11 @@ class Operator:
     # -- resolve ------------------------------------------------------------------------------
 
     def plan_resolve(self, key: str, number: int, *, done: bool, force: bool = False) -> Resolution:
-        """Plans to end the PARTIAL batch ``number`` of ``key``.
+        """Plans to end batch ``number`` of ``key``, which is committed only in part (PARTIAL).
 
-        With ``force``, a DECIDED batch can also be ended if the outcome of a transaction is
-        unknown, for example because its transactional id has expired. Raises RefusedError if the
-        batch can't be ended by this command.
+        With ``force``, a batch that is decided and not PARTIAL can also be ended, if the outcome of
+        a transaction is unknown: for example, because its transactional id has expired. Raises
+        RefusedError if the batch can't be ended by this command.
         """
         report = self.inspector.key(key)
         decision = report.state.decision
