@@ -149,7 +149,7 @@ messages: $(VENV)/installed  ## write protocol/messages/ from Kafka's definition
 bench: install  ## the side-by-side benchmarks; BENCH_ARGS="--help" says what can be chosen
 	$(BIN)/python -m bench $(BENCH_ARGS)
 
-floors: install  ## where a micro-batch's milliseconds go, beside Spark alone; ten minutes of a machine that does nothing else
+floors: install  ## where a micro-batch's milliseconds go, beside Spark alone; twenty minutes of a machine that does nothing else
 	$(BIN)/python -m bench floors
 
 kafka: install  ## a Kafka in the foreground; KAFKA_ARGS="--nodes 3 --port 9092"

@@ -67,7 +67,7 @@ from bench.statistics import Ratio, median, ratio
 from spark_kafka_sink.local_kafka import KafkaCluster
 
 PARTS = ["engine", "tls", "spark", "microbatch", "exactly-once", "memory"]
-#: So many rounds of the part floors are enough, and end in ten minutes.
+#: So many rounds of the part floors are enough, and end in twenty minutes.
 _FLOOR_ROUNDS = 3
 #: Linux keeps its files in memory.
 MEMORY = "/dev/shm"
@@ -308,28 +308,39 @@ class Bench:
 
     def floors(self) -> None:
         """What a micro-batch takes with Spark alone, a Python sink that does nothing, and each of
-        ours: p50 / p99, and the difference of the medians round by round.
+        ours: p50 / p99, and the difference of the medians round by round. First in a classic
+        session, then in a session of Spark Connect.
         """
-        results: dict[str, list[dict[str, list[float]]]] = child(  # type: ignore[assignment]
-            "bench.floors", "--bootstrap", self.bootstrap, "--jars", connector_jars(),
-            "--rounds", str(min(self.rounds, _FLOOR_ROUNDS)), timeout=3600,
-        )  # fmt: skip
-        self.say(str(results.pop("conditions")))
-        for name, runs in results.items():
-            peer = AT_LEAST_ONCE if "exactly-once" in name else NOTHING
-            shown = {
-                figure: sorted(value for run in runs for value in run[figure]) for figure in runs[0]
-            }
-            times = ", ".join(
-                f"{figure} {median(shown[figure]):.0f} / "
-                f"{shown[figure][len(shown[figure]) * 99 // 100]:.0f} ms"
-                for figure in ("trigger", "addBatch")
-            )
-            cpu = f"CPU {median(shown['cpu']):.0f} ms, of Python {median(shown['python_cpu']):.0f}"
-            pairs = zip(runs, results[peer], strict=True)
-            beyond = sorted(median(a["trigger"]) - median(b["trigger"]) for a, b in pairs)
-            spread = f"{median(beyond):+.0f} ms ({beyond[0]:+.0f} to {beyond[-1]:+.0f})"
-            self.lines.append((f"micro-batch: {name}", times, cpu, f"{spread} beyond: {peer}"))
+        for session, more in (("classic", ()), ("Connect", ("--connect",))):
+            results: dict[str, list[dict[str, list[float]]]] = child(  # type: ignore[assignment]
+                "bench.floors", "--bootstrap", self.bootstrap, "--jars", connector_jars(),
+                "--rounds", str(min(self.rounds, _FLOOR_ROUNDS)), *more, timeout=3600,
+            )  # fmt: skip
+            self.say(str(results.pop("conditions")))
+            for name, runs in results.items():
+                self._add_floor(session, name, runs, results)
+
+    def _add_floor(
+        self,
+        session: str,
+        name: str,
+        runs: list[dict[str, list[float]]],
+        results: dict[str, list[dict[str, list[float]]]],
+    ) -> None:
+        peer = AT_LEAST_ONCE if "exactly-once" in name else NOTHING
+        shown = {
+            figure: sorted(value for run in runs for value in run[figure]) for figure in runs[0]
+        }
+        times = ", ".join(
+            f"{figure} {median(shown[figure]):.0f} / "
+            f"{shown[figure][len(shown[figure]) * 99 // 100]:.0f} ms"
+            for figure in ("trigger", "addBatch")
+        )
+        cpu = f"CPU {median(shown['cpu']):.0f} ms, of Python {median(shown['python_cpu']):.0f}"
+        pairs = zip(runs, results[peer], strict=True)
+        beyond = sorted(median(a["trigger"]) - median(b["trigger"]) for a, b in pairs)
+        spread = f"{median(beyond):+.0f} ms ({beyond[0]:+.0f} to {beyond[-1]:+.0f})"
+        self.lines.append((f"{session}: {name}", times, cpu, f"{spread} beyond: {peer}"))
 
     def scale(self) -> None:
         """One producer, and more partitions and brokers than a broker's machine could hold."""

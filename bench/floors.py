@@ -112,7 +112,7 @@ def run(spark: SparkSession, writer_of: Callable[[], Writer], batches: int) -> F
                 raise SystemExit(str(query.exception()))
             for progress in query.recentProgress:
                 took = progress["durationMs"]
-                if progress["numInputRows"] > 0 and "addBatch" in took:
+                if progress.numInputRows > 0 and "addBatch" in took:
                     times = took["triggerExecution"], took["addBatch"]
                     found[progress["batchId"]] = times
             if begun is None and len(found) >= WARM:
@@ -138,9 +138,10 @@ def main() -> None:
     parser.add_argument("--jars", default="")
     parser.add_argument("--batches", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--connect", action="store_true", help="a session of Spark Connect")
     args = parser.parse_args()
     assert not children(), "only Spark's processes may be counted"
-    spark = session(args.jars)
+    spark = session(args.jars, connect=args.connect)
     admin = AdminClient({"bootstrap.servers": args.bootstrap})
     create(admin, TOPIC, 12)
     machine = Rounds(args.rounds, partial(print, file=sys.stderr))

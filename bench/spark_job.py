@@ -37,12 +37,20 @@ TUNED = {"kafka.batch.size": "1048576", "kafka.linger.ms": "50"}
 
 
 def session(
-    jars: str, *, master: str = "local[2]", unix_socket: bool = False, tuned: bool = False
+    jars: str,
+    *,
+    master: str = "local[2]",
+    unix_socket: bool = False,
+    tuned: bool = False,
+    connect: bool = False,
 ) -> SparkSession:
+    """``connect``: the session is a client of a Spark Connect server, which runs in this process's
+    JVM.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = (
-        SparkSession.builder.master(master)
+        (SparkSession.builder.remote(master) if connect else SparkSession.builder.master(master))
         .appName("bench")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "2g")
@@ -52,7 +60,8 @@ def session(
     if jars:
         builder = builder.config("spark.jars", jars)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    if not connect:  # A session of Spark Connect has no sparkContext.
+        spark.sparkContext.setLogLevel("ERROR")
     register(spark, tune=tuned)
     cloudpickle.register_pickle_by_value(nothing)  # the workers may not find this package
     spark.dataSource.register(nothing.NothingSource)
