@@ -15,7 +15,7 @@ docs/options.md is generated from the tables and from ``cli/options.toml``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -415,7 +415,14 @@ _NAME: Final = re.compile(r"(?<![\w.])[a-z]+(?:\.[a-z0-9]+)*(?!\w)")
 
 def with_prefix(text: str, prefix: str) -> str:
     """Puts ``prefix`` before each name of a producer's option in ``text``."""
-    return _NAME.sub(lambda found: f"{prefix * (found[0] in PRODUCER_OPTIONS)}{found[0]}", text)
+    return renamed(text, lambda name: prefix + name)
+
+
+def renamed(text: str, name_of: Callable[[str], str]) -> str:
+    """Replaces each name of a producer's option in ``text`` by the result of ``name_of`` for this
+    name.
+    """
+    return _NAME.sub(lambda at: name_of(at[0]) if at[0] in PRODUCER_OPTIONS else at[0], text)
 
 
 #: Families of names that Java accepts by prefix.

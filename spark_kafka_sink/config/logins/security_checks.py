@@ -8,7 +8,6 @@ changes no value. The rules themselves are in ``security_rules``, and the settin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,11 +36,9 @@ from spark_kafka_sink.config.logins.security_rules import (
     without_effect,
 )
 from spark_kafka_sink.config.option import Check, OptionValue, Status, Values, refuse
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, renamed
 
 _JAAS = "sasl.jaas.config"
-#: A name in a message, except a name within a login module, such as oauth.sasl.extension.
-_NAME = re.compile(r"(?<![\w.])sasl(?:\.[a-z]+)+")
 
 
 def _some_suites_of_tls_1_3(values: Values) -> bool:
@@ -192,17 +189,17 @@ class _SecurityChecks:
         """Copies an error about ``sasl.`` options. In the copy, the names of the options are as the
         user writes them.
         """
-        message, hint = (_NAME.sub(self._prefixed, t or "") for t in (error.message, error.hint))
+        message, hint = (renamed(t or "", self._as_written) for t in (error.message, error.hint))
         return ConfigError(message, hint=hint or None, kind=error.kind)
 
-    def _prefixed(self, match: re.Match[str]) -> str:
-        """Replaces an option name in a message by the name that the user writes, with the prefix
-        ``kafka.``. An option from a file keeps its name, because files have no prefix.
+    def _as_written(self, name: str) -> str:
+        """The name of an option as the user writes it. Options of SASL have the prefix ``kafka.``,
+        except in a file. Other names in these messages are of options in ``sasl.jaas.config``,
+        such as ``ssl.truststore.location``. They have no prefix.
         """
-        name = match[0]
         given = self.options.given.get(name) or self.options.given.get("sasl.mechanism")
         is_from_file = bool(given and given.where)
-        has_prefix = name in PRODUCER_OPTIONS and not is_from_file
+        has_prefix = name.startswith("sasl.") and not is_from_file
         return self.options.prefix + name if has_prefix else name
 
     def _refuse_options_of_another_mechanism(self, mechanism: str) -> None:
