@@ -24,6 +24,7 @@ from uuid import UUID
 from spark_kafka_sink.base.clock import Latch, SystemClock
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
+    ConfigError,
     NoRegistryAnswerError,
     SchemaRegistryError,
     safe_text,
@@ -34,7 +35,15 @@ from spark_kafka_sink.base.security.password import Password, text_of, without_s
 from spark_kafka_sink.base.security.secret_references import resolve
 from spark_kafka_sink.config.logins.oauth_settings import ClientCredentials
 from spark_kafka_sink.config.option import OptionValue
-from spark_kafka_sink.config.option_table import ENDPOINT, TIMEOUT, TOKEN, URL, USER_INFO
+from spark_kafka_sink.config.option_table import (
+    ENDPOINT,
+    REGISTRY,
+    TIMEOUT,
+    TOKEN,
+    URL,
+    USER_INFO,
+    renamed,
+)
 from spark_kafka_sink.config.schema_options import registry_tls, registry_urls
 from spark_kafka_sink.network.auth.token_endpoint import request_token
 from spark_kafka_sink.network.http.http_exchange import FinalFailureError, HttpRequest, exchange
@@ -92,8 +101,9 @@ class ConfluentRegistry:
     references to secrets in ``options``.
 
     Requests block. All requests of this object together may take at most ``limit_ms``, counted from
-    its creation. A request raises NoRegistryAnswerError if no URL of the registry responds, and
-    SchemaRegistryError for an invalid or unexpected response.
+    its creation. A request raises NoRegistryAnswerError if no URL of the registry responds,
+    SchemaRegistryError for an invalid or unexpected response, and ConfigError for certificates and
+    keys that can't be used.
     """
 
     def __init__(self, options: Mapping[str, OptionValue], limit_ms: int) -> None:
@@ -240,6 +250,8 @@ class ConfluentRegistry:
         )
         try:
             status, answer = exchange(request)
+        except ConfigError as error:
+            raise _as_written(error) from None
         except FinalFailureError as error:
             raise self._error(f"{self._safe(error.message)} (to {what})", error.hint) from None
         except TimeoutError:
@@ -290,6 +302,8 @@ class ConfluentRegistry:
         )
         try:
             token = request_token(client, _CA).token
+        except ConfigError as error:
+            raise _as_written(error) from None
         except AuthenticationError as error:
             what = error.message.partition(": ")[2]
             raise self._error(f"gets no token: {self._safe(what)}", error.hint) from None
@@ -306,6 +320,19 @@ class ConfluentRegistry:
 
     def _error(self, what: str, hint: str | None) -> SchemaRegistryError:
         return SchemaRegistryError(f"the schema registry at {self} {what}", hint=hint)
+
+
+def _as_written(error: ConfigError) -> ConfigError:
+    """Copies an error of the TLS options. In the copy, the names of the options are as the user
+    writes them. The code that reads certificates has the names of the brokers' options, such as
+    ``ssl.truststore.location``.
+    """
+
+    def name_of(name: str) -> str:
+        return f"{REGISTRY}{name}" if name.startswith("ssl.") else name
+
+    message, hint = (renamed(text or "", name_of) for text in (error.message, error.hint))
+    return type(error)(message, hint=hint or None, kind=error.kind)
 
 
 def _subject(name: str) -> str:

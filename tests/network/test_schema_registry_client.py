@@ -11,6 +11,7 @@ import time
 import pytest
 import trustme
 
+from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import ConfigError, NoRegistryAnswerError, SchemaRegistryError
 from spark_kafka_sink.base.security.allow_lists import URLS, NotAllowedError
 from spark_kafka_sink.base.security.password import Password
@@ -152,6 +153,26 @@ def test_a_registry_over_tls_must_prove_itself():
                 client(registry.url, **options, **login).by_id(3)
             assert raised.value.hint == "another CA goes to schema.registry.ssl.truststore.location"
     assert len(registry.requests) == 1, "one that is not trusted gets no password"
+
+
+@pytest.mark.parametrize("of", ["registry", "token endpoint"])
+def test_a_store_of_the_registry_is_named_as_it_was_given(of, tmp_path):
+    """The brokers' store, kafka.ssl.truststore.location, may be right."""
+    path = tmp_path / "ssl.d" / "ca.pem"
+    stores = [
+        ({"truststore.location": str(path)}, "", f"truststore.location={path} can't be read"),
+        ({"truststore.certificates": Password("x"), "truststore.type": "PKCS12"},
+         "set schema.registry.ssl.truststore.type to PEM", "truststore.type=PKCS12, but"),
+    ]  # fmt: skip
+    for store, hint, said in stores:
+        given = {f"schema.registry.ssl.{name}": value for name, value in store.items()}
+        url = "https://127.0.0.1:1"
+        login = {} if of == "registry" else with_token_of(url)
+        with pytest.raises(ConfigError) as raised:
+            client(url, **given, **login).by_id(3)
+        assert raised.value.message.startswith(f"schema.registry.ssl.{said}")
+        assert raised.value.kind is Kind.KEY_STORE
+        assert hint in raised.value.hint
 
 
 def test_a_registry_with_another_ones_certificate_is_refused():

@@ -186,5 +186,5 @@ def test_a_wrong_store_of_the_endpoint_is_an_error_at_once(tmp_path):
     options = {URL: "https://idp/t", ID: "i", SECRET: Password("s")}
     jaas = f'a.OAuthBearerLoginModule required ssl.truststore.location="{tmp_path}/absent.pem";'
     found = sasl_settings({"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": jaas} | options)
-    with pytest.raises(ConfigError, match=r"ssl\.truststore\.location=.*can't be read"):
+    with pytest.raises(ConfigError, match=r"\] sasl.jaas.config: ssl\.truststore.*can't be read"):
         token_fetcher(found.login, None)

@@ -96,12 +96,24 @@ def _asker(settings: OAuthSettings, clock: Clock) -> Callable[[], _Answer]:
             )  # fmt: skip
         case ClientCredentials() as client:
             check_url(text_of(client.url), f"{_URL}={safe_text(f'{client.url}')}")
-            ssl_context(dict(client.tls))  # a wrong store is an error now; it is read again later
+            _check_stores(client)
             return lambda: _from_endpoint(client, clock)
         case TokenProvider() as provider:
             return _from_provider(provider)
         case AwsLogin():  # pragma: no cover - signs for each broker, see login_factory.py
             raise ConfigError("AWS signs its tokens and has no fetcher")
+
+
+def _check_stores(client: ClientCredentials) -> None:
+    """Reads the stores of the token endpoint, so that a wrong store is an error now. Each request
+    reads them again. These ``ssl.`` options are in ``sasl.jaas.config``, and the error says so: the
+    brokers' options have the same names.
+    """
+    try:
+        ssl_context(dict(client.tls))
+    except ConfigError as error:
+        message = f"sasl.jaas.config: {error.message}"
+        raise type(error)(message, hint=error.hint, kind=error.kind) from None
 
 
 def _read(path: Text) -> str:
