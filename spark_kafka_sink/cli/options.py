@@ -21,7 +21,7 @@ from spark_kafka_sink.config.names.given_options import given_options
 from spark_kafka_sink.config.names.unknown_options import PREFIX
 from spark_kafka_sink.config.option import Option, OptionType, Status
 from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
-from spark_kafka_sink.config.parsing import sink_config_of
+from spark_kafka_sink.config.parsing import sink_config_of, sink_values_of
 from spark_kafka_sink.config.sink_config import SinkConfig
 
 _DEFAULT = "default"
@@ -114,27 +114,33 @@ def _effective(given: GivenOptions, config: SinkConfig) -> Iterator[_Effective]:
     """Yields the effective value of each option. It may differ from the given value: some values
     are computed from other options.
     """
+    of_sink = {**sink_values_of(given), _GUARANTEE: config.delivery_guarantee}
     for option in _known():
         own = option.name in SINK_OPTIONS
         one = (given.own if own else given.producer).get(option.name)
         origin = _DEFAULT if one is None else one.where.strip(" ()").removeprefix("in ") or "option"
         given_value = option.default if one is None else one.value
-        counts = getattr(None if own else config.producer, option.name.replace(".", "_"), None)
         value = _shown(option, given_value)
-        if isinstance(counts, bool | int | float) and option.type is not OptionType.PASSWORD:
-            found = _shown(option, counts)
-            if found.lower() != value.lower() and (one is None or _number(given_value) != counts):
-                origin, value = f"computed; {origin}: {value}", found
-        elif option.name == _GUARANTEE and not _is_requested(option, given_value, config):
-            origin, value = f"computed; {origin}: {value}", config.delivery_guarantee
+        if own:
+            counts = of_sink[option.name]
+            read = option.default if one is None else option.read(one.value, one.name)
+            is_computed = counts != read
+        else:
+            counts = getattr(config.producer, option.name.replace(".", "_"), None)
+            is_computed = _is_computed(option, counts, given_value, is_default=one is None)
+        if is_computed and option.type is not OptionType.PASSWORD:
+            origin, value = f"computed; {origin}: {value}", _shown(option, counts)
         yield _Effective(_named(option), value, origin)
 
 
-def _is_requested(option: Option, requested: object, config: SinkConfig) -> bool:
-    """False if another option, such as acks=1, makes the delivery guarantee weaker than the value
-    ``requested`` of ``option``.
+def _is_computed(option: Option, counts: object, given: object, *, is_default: bool) -> bool:
+    """Whether ``counts``, the effective value of a producer option, differs from the value
+    ``given``. Only numbers and switches are compared: other values may have another form.
     """
-    return option.read(requested, option.name) == config.delivery_guarantee
+    if not isinstance(counts, bool | int | float):
+        return False
+    is_same = _shown(option, counts).lower() == _shown(option, given).lower()
+    return not is_same and (is_default or _number(given) != counts)
 
 
 def _number(value: object) -> object:

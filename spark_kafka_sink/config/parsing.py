@@ -114,6 +114,13 @@ def sink_config_of(given: GivenOptions) -> SinkConfig:
     return SinkConfig(**{field.name: by_field[field.name] for field in fields(SinkConfig)})
 
 
+def sink_values_of(given: GivenOptions) -> Mapping[str, Any]:
+    """The effective value of every sink option by name: the user's value, or the default, which may
+    depend on other options. The combinations of options are not checked.
+    """
+    return _with_defaults(_own_values(given))
+
+
 def parse_producer_config(options: Mapping[str, object]) -> ProducerConfig:
     """Parses the options of a producer without Spark. If ``configFile`` is one of them, also parses
     the lines of this file.

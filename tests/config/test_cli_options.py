@@ -85,6 +85,36 @@ def test_the_guarantee_is_the_one_of_the_write(tmp_path, lines: str, value: str,
     assert effective(path)["deliveryGuarantee"] == (value, origin or str(path))
 
 
+@pytest.mark.parametrize("asked", [None, "true", "false"])
+def test_the_nulls_of_json_are_those_of_the_write(tmp_path, asked: str | None):
+    """Envelopes of Debezium have their null fields, unless the option is set. It was shown as
+    true.
+    """
+    lines = {
+        "bootstrap.servers": "b:9092",
+        "topic": "t",
+        "valueColumns": "*",
+        "changelog": "delta-cdf",
+        "changelog.mode": "debezium",
+        **({} if asked is None else {"jsonIgnoreNullFields": asked}),
+    }
+    path = tmp_path / "client.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    shown = effective(path)["jsonIgnoreNullFields"]
+    assert shown == ((asked, str(path)) if asked else ("false", "computed; default: true"))
+    written = sink_config_of(given_options({"configFile": str(path)}, PREFIX)).named_columns.json
+    assert str(written.ignore_null_fields).lower() == shown[0]
+
+
+def test_the_topic_of_letters_is_shown_under_both_of_its_names(tmp_path):
+    path = tmp_path / "client.properties"
+    lines = "errors.tolerance=all\nerrors.dead.letter.queue.topic.name=dlq\n"
+    path.write_text(f"bootstrap.servers=b:9092\n{lines}")
+    found = effective(path)
+    assert found["errors.dead.letter.queue.topic.name"] == ("dlq", str(path))
+    assert found["errors.deadletterqueue.topic.name"] == ("dlq", "computed; default: ")
+
+
 def test_a_secret_is_hidden_wherever_it_comes_from():
     """Those of files are references there (above)."""
     options = {
