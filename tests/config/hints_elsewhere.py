@@ -250,6 +250,8 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
     "transactions/test_hints_of_operators_are_followed.py"
     "::test_a_batch_that_is_decided_is_committed_and_not_resolved":
         ("'kprod txn commit {}' commits it",),
+    "simulation/test_edges_commands.py::test_a_plan_at_a_deposed_leader_says_what_it_has_read":
+        ("if an error says that this batch is PARTIAL", "is --batch right? {}"),
     "transactions/test_hints_of_operators_are_followed.py"
     "::test_the_key_of_a_stream_and_of_a_job_are_as_the_hint_has_them":
         ("a stream's key is its",),

@@ -6,7 +6,9 @@ from functools import partial
 
 import pytest
 
-from spark_kafka_sink.base.errors import CommitError
+from spark_kafka_sink.base.errors import CommitError, RefusedError
+from spark_kafka_sink.cli.arguments import Asked
+from spark_kafka_sink.cli.txn.txn_changes import Confirmation, _commit
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision
@@ -204,3 +206,31 @@ def test_no_transaction_is_decided_on_a_deposed_leaders_word(scene: Scene) -> No
         assert answered
         assert (aborted.ended, aborted.kept) == ((one.transactional_id,), {})
     scene.ends_with(0)
+
+
+@pytest.mark.life(tasks=2)
+def test_a_plan_at_a_deposed_leader_says_what_it_has_read(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There the batch is not decided yet. The commands said so as a fact, and change nothing."""
+    scene.batch(scene.run("run-0"), 0)
+    written = scene.written(scene.run("run-0"), 1)
+    ends = ends_of_the_log(scene)
+    scene.decides_and_dies(*written)
+    with scene.by_hand() as operator, deposed(scene, ends) as answered:
+        _commit(operator, Confirmation(Asked(as_json=False, dry_run=False, yes=True)), PREFIX)
+        assert answered
+        told = capsys.readouterr().out
+        assert told.startswith("No decision was read under 'orders': DONE, last batch 0. A broker")
+        assert "may return an old state: if an error says that a batch is decided" in told
+        with pytest.raises(RefusedError, match="as the commit log was read") as refused:
+            operator.plan_resolve(PREFIX, 1, done=True)
+        assert "run the command again when all brokers are up" in str(refused.value.hint)
+    with scene.by_hand() as operator:
+        with pytest.raises(RefusedError, match=r"DECIDED.* not 2, as the commit log") as refused:
+            operator.plan_resolve(PREFIX, 2, done=True)
+        assert str(refused.value.hint).startswith("is --batch right? ")
+        with pytest.raises(RefusedError, match="batch 1 of 'orders' is DECIDED, not PARTIAL"):
+            operator.plan_resolve(PREFIX, 1, done=True)
+    assert scene.commit_by_hand().last_done == 1
+    scene.ends_with(0, 1)

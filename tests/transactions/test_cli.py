@@ -144,7 +144,7 @@ def test_commit_makes_a_decided_batch_visible(
     assert consume(topic, isolation="read_committed").values == [b"row"]
     again = stage.json("commit", stage.prefix, "--yes")
     assert again["changed"] is False
-    assert "Nothing is decided" in stage.run("commit", stage.prefix).stdout
+    assert "No decision was read under" in stage.run("commit", stage.prefix).stdout
 
 
 def test_a_commit_that_comes_too_late_says_partial(stage: Stage) -> None:

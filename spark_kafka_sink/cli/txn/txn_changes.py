@@ -50,6 +50,11 @@ from spark_kafka_sink.transactions.transactional_ids import check_part, is_drive
 _FENCE_TIMEOUT_MS: Final = 60_000
 #: Keys that a question lists.
 _MOST_NAMED: Final = 4
+#: A plan only reads, and only a write shows that a state is the newest.
+_MAY_BE_OLD: Final = (
+    "A broker that is cut off may return an old state: if an error says that a batch is decided, "
+    "run the command again when all brokers are up."
+)
 
 
 class Confirmation:
@@ -128,46 +133,49 @@ def commit(where: Where, confirmation: Confirmation, key: str) -> None:
     If the batch is undone instead, none of its rows is visible, and the exit code is 1.
     """
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
-        report = operator.plan_commit(key)
-        before: Json = {"command": "commit", "key": report_json(report), "after": None}
-        decision = report.state.decision
-        if decision is None:
-            confirmation.end(
-                before, None, f"Nothing is decided under '{key}': {phase_of(report.state)}."
-            )
+        _commit(operator, confirmation, key)
+
+
+def _commit(operator: Operator, confirmation: Confirmation, key: str) -> None:
+    report = operator.plan_commit(key)
+    before: Json = {"command": "commit", "key": report_json(report), "after": None}
+    decision = report.state.decision
+    if decision is None:
+        read = f"No decision was read under '{key}': {phase_of(report.state)}."
+        confirmation.end(before, None, f"{read} {_MAY_BE_OLD}")
+        return
+    if not confirmation.as_json:
+        show_report(report)
+    warning = ""
+    lost = report.with_outcome(Outcome.LOST)
+    unknown = report.with_outcome(Outcome.UNKNOWN)
+    if lost and report.with_outcome(Outcome.COMMITTED):
+        warning = f" {len(lost)} are lost: the batch will be PARTIAL."
+    elif unknown:
+        also = f" {len(lost)} are lost, and" if lost else ""
+        warning = f"{also} {len(unknown)} are unknown to their coordinators: this will fail."
+    elif lost:
+        becomes = "be undone: none of its rows becomes visible"
+        warning = f" {len(lost)} are lost: the batch will {becomes}."
+    task = parse(decision.ids[0])
+    if task is not None and is_once(key, task.run):
+        warning += " If its job was run again, all rows are duplicated."
+    what = f"batch {decision.number} of '{key}', {len(decision.ids)} transactions."
+    if confirmation.given(before, f"commit {what}{warning}"):
+        state, committed = operator.commit(report)
+        after = {**_after(key, state), "committed": committed}
+        if committed:
+            shown = f"Batch {decision.number} is committed. '{key}' is {phase_of(state)}."
+            confirmation.end(before, after, shown)
             return
-        if not confirmation.as_json:
-            show_report(report)
-        warning = ""
-        lost = report.with_outcome(Outcome.LOST)
-        unknown = report.with_outcome(Outcome.UNKNOWN)
-        if lost and report.with_outcome(Outcome.COMMITTED):
-            warning = f" {len(lost)} are lost: the batch will be PARTIAL."
-        elif unknown:
-            also = f" {len(lost)} are lost, and" if lost else ""
-            warning = f"{also} {len(unknown)} are unknown to their coordinators: this will fail."
-        elif lost:
-            becomes = "be undone: none of its rows becomes visible"
-            warning = f" {len(lost)} are lost: the batch will {becomes}."
-        task = parse(decision.ids[0])
-        if task is not None and is_once(key, task.run):
-            warning += " If its job was run again, all rows are duplicated."
-        what = f"batch {decision.number} of '{key}', {len(decision.ids)} transactions."
-        if confirmation.given(before, f"commit {what}{warning}"):
-            state, committed = operator.commit(report)
-            after = {**_after(key, state), "committed": committed}
-            if committed:
-                shown = f"Batch {decision.number} is committed. '{key}' is {phase_of(state)}."
-                confirmation.end(before, after, shown)
-                return
-            confirmation.end(
-                before,
-                after,
-                f"Batch {decision.number} of '{key}' is undone: some of its transactions were "
-                "aborted before any was committed, so all are aborted, and none of its rows is "
-                "visible. Start its query, which writes the batch again. A job must be run again.",
-            )
-            raise typer.Exit(FAILED)
+        confirmation.end(
+            before,
+            after,
+            f"Batch {decision.number} of '{key}' is undone: some of its transactions were "
+            "aborted before any was committed, so all are aborted, and none of its rows is "
+            "visible. Start its query, which writes the batch again. A job must be run again.",
+        )
+        raise typer.Exit(FAILED)
 
 
 def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force: bool) -> None:

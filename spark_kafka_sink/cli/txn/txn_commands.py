@@ -196,7 +196,8 @@ def commit(
     batch again when it starts. If the brokers have aborted a transaction and another transaction
     is committed, the batch becomes PARTIAL. If the brokers no longer know the outcome of a
     transaction, the command fails. The exit code is 0 if all rows of the batch are visible, or if
-    there is no decision. The command may run while the query runs.
+    the command has read no decision. A broker that is cut off can return an old state, and only the
+    commit itself confirms what was read. The command may run while the query runs.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -311,7 +312,8 @@ def resolve(
     """End a batch that is PARTIAL: some of its transactions are committed, others are lost.
 
     If transactions of the batch are still open, '--as done' commits them, and '--as replay' aborts
-    them.
+    them. The command first shows what it has read. After your confirmation it reads again, confirms
+    the state by a write, and refuses to continue if the state is another one.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 

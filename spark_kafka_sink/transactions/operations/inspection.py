@@ -216,7 +216,8 @@ class Inspector:
             hint="a stream's key is its transactionalIdPrefix, a batch job's is "
             "transactionalIdPrefix~txnAppId; a job without txnAppId leaves no key when it has "
             "committed, or aborted its batch: if its error says that the decision is not known, "
-            "this is its commitLogTopic and the key was not reset, nothing of it is visible",
+            "all brokers are up (one that is cut off may not know the key), this is its "
+            "commitLogTopic and the key was not reset, nothing of it is visible",
         )
 
 

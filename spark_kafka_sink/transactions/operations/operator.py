@@ -77,6 +77,11 @@ _LEFT_OPEN: Final = {
     ErrorCode.LEADER_NOT_AVAILABLE: "a partition of it has no leader, and brokers would drop the "
     "marker there: try again when it has one"
 }
+#: A plan only reads, and only a write shows that a state is the newest.
+_MAY_BE_OLD: Final = (
+    "if an error says that this batch is PARTIAL, run the command again when all brokers are up: a "
+    "broker that is cut off may return an old state"
+)
 _LOST_MARKERS: Final = (
     "brokers write no marker to a partition that has no leader when its transaction is committed: "
     "see which brokers are down; then 'kprod txn blockers TOPIC' shows the transactions that hang"
@@ -520,12 +525,14 @@ class Operator:
         if decision is None:
             raise RefusedError(
                 f"'{key}' has nothing to resolve: {_last_done(report.state)} and no batch is in "
-                "progress"
+                "progress, as the commit log was read",
+                hint=_MAY_BE_OLD,
             )
         if decision.number != number:
             raise RefusedError(
                 f"'{key}' has batch {decision.number} in progress "
-                f"({report.state.phase.value.upper()}), not {number}"
+                f"({report.state.phase.value.upper()}), not {number}, as the commit log was read",
+                hint=f"is --batch right? {_MAY_BE_OLD}",
             )
         doubtful = report.with_outcome(Outcome.UNKNOWN)
         if report.state.phase is Phase.DECIDED and not (doubtful and force):
