@@ -10,13 +10,12 @@ from dataclasses import asdict
 
 from spark_kafka_sink.base.errors import CommitLogError, RefusedError, safe_text
 from spark_kafka_sink.cli.arguments import Asked, Where
-from spark_kafka_sink.cli.connection import Connected, connected
+from spark_kafka_sink.cli.connection import connected
 from spark_kafka_sink.cli.show import Json, print_json, say
 from spark_kafka_sink.cli.txn.txn_changes import Confirmation
-from spark_kafka_sink.datasource.jobs.backfill_ledger import Ledger, Progress
+from spark_kafka_sink.datasource.jobs.backfill_ledger import Ledger, Progress, ledger_to_read
 from spark_kafka_sink.datasource.jobs.backfill_plan import BackfillPlan
 from spark_kafka_sink.datasource.jobs.backfill_result import totals
-from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.transactional_ids import check_part
 
 #: Characters of a fact of the plan.
@@ -26,7 +25,7 @@ _MOST_SHOWN = 200
 def show(where: Where, prefix: str, name: str, *, as_json: bool) -> None:
     """Shows the progress and the plan of a backfill. Changes nothing."""
     with connected(where, lambda: _check(prefix, name), as_json=as_json) as to:
-        ledger = _ledger(to, prefix, name)
+        ledger = ledger_to_read(to.client, to.log, prefix, name)
         progress = ledger.progress()
         if progress is None:
             raise _no_such(prefix, name)
@@ -46,7 +45,7 @@ def forget(where: Where, asked: Asked, prefix: str, name: str) -> None:
     confirmation = Confirmation(asked)
     check = lambda: _check(prefix, name)  # noqa: E731 - as the others
     with connected(where, check, as_json=confirmation.as_json) as to:
-        ledger = _ledger(to, prefix, name)
+        ledger = ledger_to_read(to.client, to.log, prefix, name)
         fields, what = _to_forget(ledger, prefix, name)
         if confirmation.given(fields, what):
             ledger.forget()
@@ -85,13 +84,6 @@ def _plan(ledger: Ledger, progress: Progress) -> tuple[BackfillPlan | None, str]
 def _check(prefix: str, name: str) -> None:
     check_part("--prefix", prefix)
     check_part("NAME", name)
-
-
-def _ledger(to: Connected, prefix: str, name: str) -> Ledger:
-    def state_of(key: str) -> CommitState:
-        return to.log.read(key, to.client.deadline()).state or CommitState()
-
-    return Ledger(to.client, to.log, state_of, prefix, name)
 
 
 def _no_such(prefix: str, name: str) -> RefusedError:

@@ -98,6 +98,9 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
         ("select {} in its place", "select {} in its place, or drop it"),
     "datasource/jobs/test_backfill_ledger.py::test_a_name_without_another_job_is_fenced":
         ("a name of backfill is a txnAppId",),
+    "datasource/jobs/test_backfill_ledger.py"
+    "::test_a_reset_before_a_step_is_settled_needs_force":
+        ("call backfill once more, which",),
     "datasource/jobs/test_backfill_ledger.py::test_a_forgotten_backfill_has_no_record":
         ("this process was silent for too long",),
     "datasource/jobs/test_backfill_on_kafka.py::test_another_plan_under_a_name_is_refused":

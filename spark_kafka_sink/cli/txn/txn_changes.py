@@ -23,7 +23,7 @@ from spark_kafka_sink.base.errors import (
     safe_text,
 )
 from spark_kafka_sink.cli.arguments import Asked, Where
-from spark_kafka_sink.cli.connection import FAILED, connected, fail, operator_of
+from spark_kafka_sink.cli.connection import FAILED, Connected, connected, fail, operator_of
 from spark_kafka_sink.cli.show import (
     Json,
     any_open_json,
@@ -40,11 +40,18 @@ from spark_kafka_sink.cli.show import (
     state_json,
     summary,
 )
-from spark_kafka_sink.transactions.commit_state import CommitState, Standing
-from spark_kafka_sink.transactions.operations.inspection import check_key
+from spark_kafka_sink.datasource.jobs.backfill_ledger import ledger_to_read
+from spark_kafka_sink.transactions.commit_state import NOTHING_DONE, CommitState, Standing
+from spark_kafka_sink.transactions.operations.inspection import KeyReport, check_key
 from spark_kafka_sink.transactions.operations.operator import EndPlan, Operator, task_ids
 from spark_kafka_sink.transactions.outcomes import Outcome
-from spark_kafka_sink.transactions.transactional_ids import check_part, is_drivers, is_once, parse
+from spark_kafka_sink.transactions.transactional_ids import (
+    SEPARATOR,
+    check_part,
+    is_drivers,
+    is_once,
+    parse,
+)
 
 #: The timeout of an id that begins no transaction: any value that brokers allow.
 _FENCE_TIMEOUT_MS: Final = 60_000
@@ -260,20 +267,63 @@ def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) ->
     the key's generation, a number that rises with each reset and with each new run of the query or
     job. If a forgotten batch is written again, its rows are duplicated.
     """
-    with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
-        if force and (damage := operator.damage(key)) is not None:
-            _forget(operator, confirmation, key, damage)
-            return
-        report = operator.plan_reset(key, force=force)
-        before: Json = {"command": "reset", "key": report_json(report)}
-        if not confirmation.as_json:
-            show_report(report)
-        of_job = is_once(key, report.state.newest_run)
-        may_commit = " If its job is still running, the job can commit then." * of_job
-        what = f"forget '{key}' ({phase_of(report.state)}).{may_commit}"
-        if confirmation.given(before, what):
-            operator.reset(report)
-            confirmation.end(before, {"changed": True}, f"'{key}' is forgotten.")
+    with connected(where, lambda: check_key(key), as_json=confirmation.as_json) as to:
+        _reset(to, confirmation, key, force=force)
+
+
+def _reset(to: Connected, confirmation: Confirmation, key: str, *, force: bool) -> None:
+    operator = Operator(to.log, to.client)
+    if force and (damage := operator.damage(key)) is not None:
+        _forget(operator, confirmation, key, damage)
+        return
+    report = operator.plan_reset(key, force=force)
+    backfill = "" if force else _unsettled(to, key)
+    if backfill:
+        raise RefusedError(
+            f"{backfill}: after a reset, the next call would write its rows again, even if they are"
+            " visible already",
+            hint="call backfill once more, which finds out whether they are; or use --force",
+        )
+    before: Json = {"command": "reset", "key": report_json(report)}
+    if not confirmation.as_json:
+        show_report(report)
+    what = f"forget '{key}' ({phase_of(report.state)}).{_duplicates(key, report)}"
+    if confirmation.given(before, what):
+        operator.reset(report)
+        confirmation.end(before, {"changed": True}, f"'{key}' is forgotten.")
+
+
+def _unsettled(to: Connected, key: str) -> str:
+    """Names the step of a backfill that has begun and may be written, if ``key`` is the key of the
+    backfill's rows. Otherwise returns an empty text.
+
+    Only the key shows whether such a step is written, because the call that has written it died
+    before it recorded that.
+    """
+    prefix, _, name = key.partition(SEPARATOR)
+    progress = ledger_to_read(to.client, to.log, prefix, name).progress() if name else None
+    if progress is None or progress.step is None:
+        return ""
+    return f"txnVersion {progress.step.version} of the backfill '{name}' is not settled"
+
+
+def _duplicates(key: str, report: KeyReport) -> str:
+    """The warning about rows that come twice after a reset, and about commits that it allows."""
+    state = report.state
+    if is_once(key, state.newest_run):
+        return " If its job is still running, the job can commit then."
+    told = ""
+    if state.decision is not None:
+        told += (
+            f" Batch {state.decision.number} is not ended ({summary(report.transactions)}): the "
+            "rows of its committed transactions are duplicated if it is written again."
+        )
+    if state.last_done != NOTHING_DONE:
+        told += (
+            f" If batch {state.last_done} or an earlier one is written again, its rows are "
+            "duplicated. A query or a backfill whose driver died may repeat its last batch."
+        )
+    return told
 
 
 def _forget(

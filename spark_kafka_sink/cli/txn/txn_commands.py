@@ -331,8 +331,8 @@ def reset(
         bool,
         flag(
             "--force",
-            help="Also reset while a batch is in progress, or while the owner's transactions are"
-            " open.",
+            help="Also reset while a batch is in progress, while the owner's transactions are open,"
+            " or while a step of a backfill is begun and may be written.",
         ),
     ] = False,
 ) -> None:
@@ -340,7 +340,8 @@ def reset(
 
     A key is the name of a query or job in the commit log. After the reset, the commit log no longer
     shows which micro-batches of the query, or which txnVersions of the job, are finished. If you
-    run a finished micro-batch or txnVersion again, its rows are duplicated. The commit log keeps
+    run a finished micro-batch or txnVersion again, its rows are duplicated. A stream runs its last
+    micro-batch again if its driver died before Spark recorded the micro-batch. The commit log keeps
     only the key's generation, a number that rises with each reset and with each new run. With this
     number, the first commit of the next run finds and aborts transactions of earlier runs that are
     still open.

@@ -478,6 +478,17 @@ class Ledger:
         raise AssertionError
 
 
+def ledger_to_read(client: TransactionClient, log: CommitLog, prefix: str, name: str) -> Ledger:
+    """The records of the backfill ``name`` for a command, which completes no commit when it reads
+    them.
+    """
+
+    def state_of(key: str) -> CommitState:
+        return log.read(key, client.deadline()).state or CommitState()
+
+    return Ledger(client, log, state_of, prefix, name)
+
+
 def check_caller_is_alone(name: str, caller: Caller, found: Progress) -> None:
     """Raises ConfigError if another caller is the owner of the backfill. ``found`` is the recorded
     progress.

@@ -13,8 +13,12 @@ from spark_kafka_sink.base.errors import (
     CommitOutcomeUnknownError,
     ConfigError,
     IllegalStateError,
+    RefusedError,
     SupersededError,
 )
+from spark_kafka_sink.cli.arguments import Asked
+from spark_kafka_sink.cli.connection import Connected
+from spark_kafka_sink.cli.txn.txn_changes import Confirmation, _reset
 from spark_kafka_sink.datasource.jobs.backfill_ledger import (
     Caller,
     Ledger,
@@ -129,6 +133,37 @@ def test_a_step_that_a_dead_process_had_not_committed_is_begun_again(
             assert driver.commit(later, again) is Commit.COMMITTED
             assert after.settle(OTHER, 1).progress.at == 3
     assert scene.values() == ["row"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_reset_before_a_step_is_settled_needs_force(
+    scene: Scene, capsys: pytest.CaptureFixture[str], force: bool
+) -> None:
+    """Only the key shows that the step is written. Without it the next call writes it again; the
+    command did not say so.
+    """
+    with scene.driver() as dead:
+        begun(ledger_of(dead))
+        ledger_of(dead).step(ONE, 8)
+        batch = batch_of(scene, owner_of(dead, "run"), 0, "row")
+        assert dead.commit(owner_of(dead, "run"), batch) is Commit.COMMITTED
+    client = scene.client()
+    to = Connected(client, CommitLog(client, LOG_TOPIC), LOG_TOPIC)
+    shown, made = (
+        Confirmation(Asked(as_json=False, dry_run=dry, yes=True)) for dry in (True, False)
+    )
+    if force:
+        _reset(to, shown, KEY, force=True)
+        assert "If batch 0 or an earlier one is written again, its rows" in capsys.readouterr().out
+        _reset(to, made, KEY, force=True)
+    else:
+        with pytest.raises(RefusedError, match=r"txnVersion 0 .* 'name' is not settled") as refused:
+            _reset(to, shown, KEY, force=False)
+        assert str(refused.value.hint).startswith("call backfill once more")
+    with scene.driver() as driver:
+        ledger_of(driver).claim(OTHER, {ONE.id: None})
+        assert ledger_of(driver).fence(OTHER).progress.at == (0 if force else 8)
+    _reset(to, made, KEY, force=False)
 
 
 @pytest.mark.parametrize("ends", [False, True], ids=["decided", "done"])
