@@ -33,6 +33,8 @@ from spark_kafka_sink.records.record_batch import BatchHeader, increment_sequenc
 Producer = tuple[int, int]
 #: Ranges that are read together. Each has a response of some 4 MiB in memory.
 _AT_ONCE: Final = 8
+#: The ``problem`` of a range that was not read to its end in the time for all ranges.
+TIME_IS_OVER: Final = "the time for the audit is over"
 
 
 @dataclass(slots=True)
@@ -104,6 +106,11 @@ class RangeCount:
         return (
             self.at > self.last or self.fetches <= 0 or self.damaged_at >= 0 or bool(self.problem)
         )
+
+    @property
+    def is_cut_off(self) -> bool:
+        """True if no response has shown why the range can't be read to its end."""
+        return bool(self.problem) and self.log_end < 0 and self.open_at < 0
 
     def take(self, fetched: FetchedPartition) -> bool:
         """Counts the batches of a Fetch response. Returns False if the response has no new batch,
@@ -224,12 +231,15 @@ def count_ranges(
     while open_ones:
         if client.clock.now_ms() >= until_ms:
             for one in open_ones:
-                one.problem = "the time for the audit is over"
+                one.problem = TIME_IS_OVER
             return
         group = [open_ones.popleft() for _ in range(min(_AT_ONCE, len(open_ones)))]
         deadline = min(client.deadline(), until_ms)
         moved = _fetch(client, reader, group, deadline)
+        is_over = client.clock.now_ms() >= until_ms
         for one in group:
+            if is_over and one.is_cut_off:
+                one.problem = TIME_IS_OVER
             if one.is_done:
                 # A large write has a thousand producers, in each of a thousand partitions.
                 one.next_sequence.clear()

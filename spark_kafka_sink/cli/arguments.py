@@ -12,6 +12,7 @@ import inspect
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,7 +83,8 @@ Within = Annotated[
         min=0.1,
         max=86_400,
         help="The time limit of the whole command. When it is over, the command fails with exit "
-        "code 1.",
+        "code 1. Exception: 'audit' then shows its verdict on what it has read, with the exit code "
+        "of this verdict (3, 4 or 5).",
     ),
 ]
 AsJson = Annotated[bool, flag("--json", help="Write one JSON object to standard output.")]
@@ -96,13 +98,15 @@ class Where:
     """The Kafka cluster of a command, from the options on the command line. ``timeout_s`` is the
     time limit of each request with its repetitions, and of each wait, in seconds. ``log_topic`` is
     the value of ``--log-topic``, the topic of the commit log. If ``log_topic`` is None, the config
-    file names this topic, or the default topic is used.
+    file names this topic, or the default topic is used. ``ends_at_s`` is the time of
+    ``time.monotonic`` at which ``--within`` ends the command, or None.
     """
 
     bootstrap_servers: str | None
     config_file: Path | None
     log_topic: str | None
     timeout_s: float
+    ends_at_s: float | None = None
 
     def __post_init__(self) -> None:
         if isnan(self.timeout_s):
@@ -176,8 +180,8 @@ def _with_where(
 
     @wraps(command)
     def with_options(**given: object) -> None:
-        with _limit(given.pop("within")):
-            command(_where(given), **given)
+        with _limit(given.pop("within")) as ends_at_s:
+            command(_where(given, ends_at_s), **given)
 
     return _taking(with_options, command, added, places=1)
 
@@ -192,18 +196,19 @@ def changing(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def with_options(**given: object) -> None:
         asked = Asked(*(bool(given.pop(name)) for name in _ASKED))
-        with _limit(given.pop("within")):
-            command(_where(given), asked, **given)
+        with _limit(given.pop("within")) as ends_at_s:
+            command(_where(given, ends_at_s), asked, **given)
 
     return _taking(with_options, command, {**_CLUSTER, **_LOG, **_ASKED}, places=2)
 
 
-def _where(given: dict[str, object]) -> Where:
+def _where(given: dict[str, object], ends_at_s: float | None) -> Where:
     """Makes a :class:`Where` from the values of the cluster's options in ``given``, and removes
     them from ``given``. The values of the command's own options stay.
     """
     names = ("bootstrap_servers", "config", "log_topic", "timeout")
-    return Where(*(given.pop(name, None) for name in names))  # type: ignore[arg-type]  # Typer's
+    servers, config, log_topic, timeout = (given.pop(name, None) for name in names)
+    return Where(servers, config, log_topic, timeout, ends_at_s)  # type: ignore[arg-type]  # Typer's
 
 
 def _taking(
@@ -229,15 +234,25 @@ def _taking(
     return function
 
 
+def more_time(seconds: float) -> None:
+    """Moves the end of the running command by ``seconds``, if ``--within`` limits it. A command
+    calls this function if it ends its work itself at the limit, and then shows a result.
+    """
+    left_s, _ = signal.getitimer(signal.ITIMER_REAL)
+    if left_s:
+        signal.setitimer(signal.ITIMER_REAL, left_s + seconds)
+
+
 @contextmanager
-def _limit(within: object) -> Iterator[None]:
+def _limit(within: object) -> Iterator[float | None]:
     """Ends the command with exit code 1 if the ``with`` block takes longer than ``within`` seconds.
-    If ``within`` is None, there is no limit.
+    Yields the time of ``time.monotonic`` at which it ends. If ``within`` is None, there is no
+    limit, and None is yielded.
 
     A timer's signal interrupts any call that waits, as Ctrl-C does.
     """
     if not isinstance(within, float):
-        yield
+        yield None
         return
     if isnan(within):
         raise typer.BadParameter("--within is a number of seconds")
@@ -249,7 +264,7 @@ def _limit(within: object) -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, within)
     try:
-        yield
+        yield time.monotonic() + within
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -6,13 +6,16 @@ audit.
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from typing import Final
 
 import typer
 
+from spark_kafka_sink.admin.partition_count import TIME_IS_OVER
+from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.described_fields import json_name
-from spark_kafka_sink.cli.arguments import Where
+from spark_kafka_sink.cli.arguments import Where, more_time
 from spark_kafka_sink.cli.connection import connected, one_line_errors
 from spark_kafka_sink.cli.progress import bar
 from spark_kafka_sink.cli.report import Source, last_of
@@ -30,6 +33,8 @@ _REMOVED: Final = frozenset({
 })  # fmt: skip
 #: Exit codes.
 _LACKING, _DELETED, _UNTOLD = 3, 4, 5
+#: The time in seconds after the end of ``--within`` in which the audit must show its result.
+_TO_SHOW_S: Final = 5.0
 #: Partitions of the table; with ``--json`` all are shown.
 _MOST_ROWS: Final = 100
 
@@ -43,6 +48,9 @@ def audit(
 
     If ``seed`` is None, the audit reads all rows. Otherwise it reads only a sample of the rows. The
     number ``seed`` determines the sample.
+
+    When the time of ``--within`` is over, the audit ends. Partitions that it has not read to their
+    end have the verdict UNREAD.
     """
     with one_line_errors():
         claims = claims_of(last_of(source, batch, as_json=as_json))
@@ -50,8 +58,13 @@ def audit(
         # The bar counts offsets, and not requests.
         to.client.loop.on_progress = None
         progress = bar("reading", as_json=as_json)
+        until_ms = NEVER
+        if where.ends_at_s is not None:
+            left_s = where.ends_at_s - time.monotonic()
+            until_ms = to.client.clock.now_ms() + int(left_s * 1000)
+            more_time(_TO_SHOW_S)
         try:
-            result = audit_over(to.client, claims, seed, progress=progress)
+            result = audit_over(to.client, claims, seed, until_ms=until_ms, progress=progress)
         finally:
             progress(0, 0)
     if as_json:
@@ -72,6 +85,7 @@ def _exit_code(verdict: AuditVerdict) -> int:
 
 def _json(result: AuditResult) -> Json:
     fields: Json = {"command": "audit", "verdict": str(result.verdict)}
+    fields["timeIsOver"] = bool(_not_read_in_time(result))
     for name, value in asdict(result).items():
         if name != "partitions":
             fields[json_name(name)] = value
@@ -83,6 +97,11 @@ def _json(result: AuditResult) -> Json:
 
 def _show(result: AuditResult) -> None:
     say(str(result))
+    if not_read := _not_read_in_time(result):
+        say(
+            f"The time of --within is over, and this verdict is incomplete: {not_read} of"
+            f" {len(result.partitions)} partitions were not read to their end."
+        )
     if result.unlisted:
         say(
             f"{result.unlisted} more rows are in partitions that the report does not list, and were"
@@ -100,6 +119,11 @@ def _show(result: AuditResult) -> None:
     if rows:
         columns = ("partition", "claimed", "found", "verdict", "reason")
         show_rows(f"Partitions ({len(rows)})", columns, rows[:_MOST_ROWS])
+
+
+def _not_read_in_time(result: AuditResult) -> int:
+    """The number of partitions that were not read to their end when the time was over."""
+    return sum(one.reason == TIME_IS_OVER for one in result.partitions)
 
 
 def _row(one: PartitionAudit) -> tuple[str, ...]:

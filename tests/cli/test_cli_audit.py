@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,14 @@ from typer.testing import CliRunner, Result
 
 from spark_kafka_sink import WriteReport
 from spark_kafka_sink.cli.app import app
-from tests.datasource.jobs.audited_writes import written
+from tests.datasource.jobs.audited_writes import (
+    aborted,
+    committed,
+    producer_to,
+    reported,
+    send,
+    written,
+)
 from tests.real_kafka import RealKafka
 
 
@@ -75,6 +83,33 @@ def test_a_sample_is_said_to_be_one(
     first, second = (run(*arguments).stdout for _ in range(2))
     assert first == second
     assert "a sample was read): sampled" in first
+
+
+def test_an_audit_shows_what_it_has_compared_within_its_time(
+    kafka: RealKafka, tmp_path: Path
+) -> None:
+    """The rows of a partition are hidden by an open transaction, for which --timeout would wait. It
+    said "not done within", and nothing of the partition that is complete.
+    """
+    topic = kafka.unique_topic("audit", 2)
+    other, ours = producer_to(kafka), producer_to(kafka)
+    send(other, topic, 1, [b"open"])
+    for partition in (0, 1):
+        send(ours, topic, partition, [b"row"] * 30)
+    report = path_of(tmp_path, reported(committed(ours)))
+    arguments = ("-r", report, "-b", kafka.bootstrap, "--timeout", "600", "--within", "5")
+    begun = time.monotonic()
+    shown = run(*arguments, code=5).stdout
+    assert time.monotonic() - begun < 30
+    first, told, *rest = shown.splitlines()
+    assert first == "30 of 60 in 2 partitions: unread"
+    assert told.endswith("incomplete: 1 of 2 partitions were not read to their end.")
+    assert "the time for the audit is over" in "".join(rest)
+    found = json.loads(run(*arguments, "--json", code=5).stdout)
+    assert [one["verdict"] for one in found["partitions"]] == ["complete", "unread"]
+    assert found["timeIsOver"]
+    aborted(other)
+    assert "60 of 60" in run(*arguments).stdout
 
 
 def test_wrong_input_is_one_line(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.existing_topic import existing_to_read
-from spark_kafka_sink.admin.partition_count import RangeCount, count_ranges
+from spark_kafka_sink.admin.partition_count import TIME_IS_OVER, RangeCount, count_ranges
 from spark_kafka_sink.admin.partition_reader import PartitionReader
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.error_kinds import Kind
@@ -199,10 +199,11 @@ class _Topic:
     progress: Progress | None
 
     def audited(self) -> list[PartitionAudit]:
-        if self.client.clock.now_ms() >= self.until_ms:
-            return self._all(AuditVerdict.UNREAD, "the time for the audit is over")
+        if self._is_over():
+            return self._all(AuditVerdict.UNREAD, TIME_IS_OVER)
         try:
-            cluster = existing_to_read(self.client, self.topic)
+            left_ms = max(0, self._deadline() - self.client.clock.now_ms())
+            cluster = existing_to_read(self.client, self.topic, left_ms)
             problem = self._not_the_same(cluster)
             if problem is not None:
                 return self._all(*problem)
@@ -210,11 +211,16 @@ class _Topic:
         except AuthorizationError as error:
             return self._all(AuditVerdict.UNREAD, f"{error.message}: {error.hint}")
         except KafkaTimeoutError as error:
+            if self._is_over():
+                return self._all(AuditVerdict.UNREAD, TIME_IS_OVER)
             if error.kind != Kind.TOPIC_NOT_PRESENT:
                 raise
             return self._all(
                 AuditVerdict.GONE, "there is no such topic, or no right to DESCRIBE it"
             )
+
+    def _is_over(self) -> bool:
+        return self.client.clock.now_ms() >= self.until_ms
 
     def _all(self, verdict: AuditVerdict, reason: str) -> list[PartitionAudit]:
         return [partition_audit(one, None, verdict, reason) for one in self.of_topic]
@@ -287,7 +293,7 @@ class _Topic:
             try:
                 after = reader.offset(claim.tp, OffsetSpec.LATEST, self._deadline())
             except KafkaTimeoutError as error:
-                found.problem = error.message
+                found.problem = TIME_IS_OVER if self._is_over() else error.message
                 continue
             begin, last = max(claim.first - near, 0), min(claim.last + near, after - 1)
             from_zero = found.from_zero

@@ -316,6 +316,20 @@ def test_an_audit_whose_time_is_over_has_read_nothing(scene: Scene, seed: int | 
     assert found.reason == "the time for the audit is over"
 
 
+@pytest.mark.parametrize("api", [ApiKey.FETCH, ApiKey.METADATA])
+def test_an_audit_that_waits_when_its_time_is_over_says_so(scene: Scene, api: ApiKey) -> None:
+    """It named the limit of a request, which was not over."""
+    claims = claims_on(scene.cluster.logs[TP])
+    with scene.client() as client:
+        until_ms = client.clock.now_ms() + 5_000
+        client.describe_topics((), allow_auto_topic_creation=False)
+        scene.control.drop(api, FOREVER, where=lambda one: api is ApiKey.FETCH or one.body.topics)
+        result = audit_over(client, claims, None, until_ms=until_ms)
+        assert client.clock.now_ms() - until_ms < 1_000
+    (found,) = result.partitions
+    assert (found.verdict, found.reason) == (AuditVerdict.UNREAD, "the time for the audit is over")
+
+
 @pytest.mark.parametrize("without_offset", [0, 6])
 def test_a_log_without_a_known_end_is_unread(scene: Scene, without_offset: int) -> None:
     """ListOffsets fails for a log that is cut, and for one that is to be searched further."""
