@@ -224,7 +224,7 @@ def _table(rows: list[Ratio]) -> Iterator[str]:
 
 
 def _exactly_once() -> Iterator[str]:
-    yield "The last column compares the two columns before it. For the small job and the micro-batch, it has the additional time of exactly-once. For the job of 30 M rows, it has the ratio of jobs per second: below 1, exactly-once is slower. The commits of the driver exist only with exactly-once, so the last column has the shortest and the longest time. The brackets have the range over all rounds, and *n* is the number of rounds."
+    yield "The last column compares the two columns before it. For the small job and the micro-batch, it has the additional time of exactly-once. For the job of 30 M rows, it has the ratio of jobs per second: below 1, exactly-once is slower. The commits of the driver exist only with exactly-once, so the last column has the shortest and the longest time. For these commits, each transaction had one row. The brackets have the range over all rounds, and *n* is the number of rounds."
     yield ""
     yield "| what | exactly once | at least once | difference |"
     yield "|---|---|---|---|"
