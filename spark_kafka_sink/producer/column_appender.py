@@ -2,9 +2,9 @@
 
 A *chunk* is a range of rows that are encoded together. This module chooses the size of a chunk, and
 performs these steps for each chunk: wait for metadata, choose partitions, group the rows by
-partition, allocate memory, read the positions in the open batches, have the rows encoded, and
-append the slices. A *slice* is the encoded rows of one partition for one batch. If a slice was not
-appended, the last three steps are repeated for the rows of this slice (DESIGN.md, steps 4 to 7).
+partition, allocate memory, read the positions in the open batches, encode the rows, and append the
+slices. A *slice* is the encoded rows of one partition for one batch. If a slice was not appended,
+the last three steps are repeated for the rows of this slice (DESIGN.md, steps 4 to 7).
 Only one thread at a time may write columns.
 
 ``records/record_encoder.py`` encodes the rows, and ``accumulator/batch_filler.py`` adds the slices
@@ -111,9 +111,13 @@ class ColumnAppender:
             self.chunk_size = self._next_size(slices / chunks, columns.rows / size, chunks)
 
     def _next_size(self, slices: float, rows_per_byte: float, chunks: int) -> ChunkSize:
-        """The best chunk size for the next call of :meth:`append`. In the last call, the rows were
-        divided into ``chunks`` chunks, and each chunk into ``slices`` slices on average.
-        ``rows_per_byte`` is the number of rows for each byte of :meth:`_upper_bound`.
+        """The chunk size for the next call of :meth:`append`, computed from the rows of the last
+        call. If a chunk has too few rows for each of its slices, the next chunks are larger. (A
+        chunk is rows that are encoded together. A slice is a chunk's rows for one batch.)
+
+        ``chunks`` is the number of chunks in the last call, and ``slices`` the average number of
+        slices in a chunk. ``rows_per_byte`` is the number of rows, divided by the sum of the sizes
+        that :meth:`_upper_bound` has returned for the chunks.
         """
         rows = min(CHUNK_ROWS, CHUNK_BYTES * rows_per_byte)
         # Compared with the rows of a chunk of the usual size, and not with the rows of the last
@@ -128,9 +132,11 @@ class ColumnAppender:
         return replace(size, wanted_rows=min(wanted, size.max_rows))
 
     def _append_chunk(self, chunk: RecordColumns, size: int) -> int:
-        """Appends one chunk of rows, and returns the number of its slices. ``size`` is the result
-        of :meth:`_upper_bound` for this chunk. If ``size`` is more than half of buffer.memory, the
-        halves of the chunk are appended one after the other.
+        """Appends one chunk of rows. Returns the number of slices into which the chunk was divided:
+        a slice is the encoded rows of one partition for one batch.
+
+        ``size`` is the result of :meth:`_upper_bound` for this chunk. If ``size`` is more than half
+        of buffer.memory, the halves of the chunk are appended one after the other.
         """
         topics = chunk.topics()
         cluster = self._await_topics(topics)
@@ -179,8 +185,9 @@ class ColumnAppender:
     def _encode_again(
         self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int
     ) -> EncodedSlices:
-        """Encodes rows again. ``refused`` are the slices with these rows. These slices could not be
-        appended, because the open batches had changed.
+        """Encodes the rows of the slices ``refused`` again, because these slices could not be
+        appended: the open batches had changed. (A slice is the encoded rows of one partition for
+        one batch.) Returns the slices to append now.
 
         Only the first slice of each partition is encoded again, for the current position in the
         open batch. Each later slice of the partition begins a new batch. So the bytes of a later

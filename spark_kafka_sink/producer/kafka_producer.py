@@ -363,8 +363,9 @@ class KafkaProducer:
     # ---- transactions ------------------------------------------------------------------------
 
     def begin_reuse(self) -> None:
-        """Forgets the transaction of :meth:`prepare`, and begins to request its state for
-        :meth:`describe_last_transaction`, without waiting. Java's producer has no such method.
+        """Begins the request of :meth:`describe_last_transaction` without waiting for its response.
+        Call that method later: it waits for this response. If there is a transaction of
+        :meth:`prepare`, first forgets this transaction. Java's producer has no such method.
         """
         manager = self._transactional("begin_reuse")
         if manager.state is State.PREPARED:
@@ -372,9 +373,10 @@ class KafkaProducer:
         manager.describe_last_transaction()
 
     def describe_last_transaction(self) -> str:
-        """Requests the state of the last transaction of transactional.id from its coordinator.
-        Returns a name of Java's ``TransactionState``, such as "Ongoing". Returns "Dead" if there is
-        no transaction.
+        """Requests the state of the last transaction of transactional.id from its coordinator, and
+        waits for the response. Returns a name of Java's ``TransactionState``, such as "Ongoing".
+        Returns "Dead" if there is no transaction. If :meth:`begin_reuse` has begun the request,
+        only waits.
 
         Call this method before :meth:`init_transactions`, which would abort an open transaction.
         Blocks for at most max.block.ms. Java's producer has no such method.

@@ -277,12 +277,12 @@ class BatchDrainer:
         return taken
 
     def _joins_request(self, batch: ProducerBatch, now: int) -> bool:
-        """Returns True if the open ``batch`` should be sent in a request to its broker, although
-        the batch is not full.
+        """Returns True if the open ``batch`` should be sent now, although it is not full. Called
+        while a request to the batch's broker is built, so the batch needs no request of its own.
 
         A batch with a record of ``send`` is sent even before linger.ms is over, as in Java
-        (drainBatchesForOneNode). The writer is still filling a batch that has only rows of
-        ``send_columns``. So such a batch is sent only if it has been open for too long.
+        (drainBatchesForOneNode). A batch that has only rows of ``send_columns`` is sent only if it
+        has been open for too long, because the writer is still filling it.
         """
         return batch.records is not None or self._filler.open_left(batch, now) <= 0
 

@@ -383,10 +383,10 @@ class BatchFiller:
     def close_claimed(self, claimed: list[ProducerBatch], taken: int = 0) -> None:
         """Compresses all batches in ``claimed`` without the lock, and sets their state to READY.
 
-        ``taken`` is the number of bytes of the BufferPool that the caller's batches now own. The
-        method needs this number only if the call is interrupted. In this case these bytes are freed
-        twice: by the caller now, and by the batches later. To balance this, the method allocates
-        this number of bytes once more.
+        ``taken`` is the number of bytes of the BufferPool that the batches have taken over from the
+        caller's allocation. It is needed only if a KeyboardInterrupt ends this call. The caller
+        then does not learn ``taken``, and frees its whole allocation. But the batches free the same
+        ``taken`` bytes later. So before this method ends, it allocates ``taken`` bytes once more.
         """
         done = 0
         try:

@@ -77,7 +77,9 @@ class PartitionLoad:
 
     @property
     def matters(self) -> bool:
-        """True if the options can lead to different weights of partitions that have a leader."""
+        """True if an option, such as ``partitioner.rack.aware``, can give different weights to
+        partitions that have a leader. False if all these partitions always have the same weight.
+        """
         return self._adaptive or self._rack != "" or self._most_leaders is not None
 
     def choose_leaders(self, task: int) -> None:

@@ -262,10 +262,10 @@ class ProducerBatch:
         """Notes that the last ``size`` bytes of this batch are a view of ``buffer``. Returns the
         number of bytes by which the caller must change the BufferPool's count.
 
-        As long as a batch views the buffer, the pool must count the whole buffer once. The caller
-        has already added ``size`` to the pool's count. So for the first view, the result is the
-        size of the rest of the buffer. For each later view, the result is ``-size``, because the
-        whole buffer is already counted.
+        Several batches can view the same buffer. As long as there is a view, the pool must count
+        the whole buffer, but only once. The caller has already added ``size`` to the pool's count.
+        So for the first view of the buffer, the result is the size of the rest of the buffer. For
+        each later view, the result is ``-size``, because the whole buffer is already counted.
         """
         counted = 0 if buffer.views else buffer.size
         buffer.views += 1
@@ -512,8 +512,9 @@ class ProducerBatch:
         self._listener.batches_done((self,))
 
     def _is_late(self) -> bool:
-        """Handles a second completion, of a batch that is already DONE. If the batch has failed,
-        returns False. If the batch was acknowledged, raises IllegalStateError.
+        """The result of a completion that comes too late, for a batch that is already DONE. If the
+        batch has failed before, returns False. If the batch was acknowledged before, raises
+        IllegalStateError.
         """
         if self.error is None:
             raise IllegalStateError(f"{self.tp}: the batch was already acknowledged")

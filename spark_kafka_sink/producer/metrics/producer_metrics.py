@@ -148,7 +148,7 @@ class Metric:
 
 def _rated(name: str, group: Group, measurement: Measurement, what: str) -> tuple[Metric, ...]:
     """Two metrics of a measurement whose values are added up: ``<name>-rate`` and
-    ``<name>-total``. ``what`` begins their descriptions.
+    ``<name>-total``. ``what`` is the beginning of their descriptions.
     """
     return (
         Metric(f"{name}-rate", group, measurement, Statistic.RATE, f"{what}, per second."),

@@ -46,14 +46,15 @@ class _Sample:
 
 
 class Sensor:
-    """A series of measurements, with statistics over the last windows (``samples`` windows of
-    ``window_ms`` each).
+    """A series of measurements, with statistics over the last ``samples * window_ms`` milliseconds.
+    This time is divided into windows of ``window_ms`` each.
 
     Times are monotonic milliseconds. The caller holds a lock. The rules are those of Java's
-    SampledStat. The first measurement after the end of a window begins a new window. Windows whose
-    measurements are too old are reset. One window more than ``samples`` is kept, because the oldest
-    window is only partly within the time span. In Java each statistic has its own windows. Here all
-    statistics share them, so that a measurement is recorded with one call.
+    SampledStat. The first measurement after the end of a window begins a new window. A window
+    without a measurement in the last ``samples * window_ms`` is reset. The sensor keeps
+    ``samples`` + 1 windows, because the oldest window may only partly lie within this time. In Java
+    each statistic has its own windows. Here all statistics share them, so that a measurement is
+    recorded with one call.
     """
 
     __slots__ = ("_current", "_samples", "_windows", "count", "total")

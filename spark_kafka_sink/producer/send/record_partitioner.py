@@ -39,10 +39,11 @@ NextPartition = Callable[[str, Cluster], int]
 
 
 class RecordPartitionerPlugin(Protocol):
-    """The interface of a partitioner for single records that is not a :class:`KeyRule`.
+    """The interface of a partitioner for single records. It is used if partitioner.class is
+    RoundRobinPartitioner or a user's class. All other partitioners only need a :class:`KeyRule`,
+    which computes the partition from the record's key.
 
-    :class:`ColumnsPartitioner` is the only implementation. The producer uses this implementation if
-    partitioner.class is RoundRobinPartitioner or a user's class.
+    :class:`ColumnsPartitioner` is the only implementation.
     """
 
     def partition(
@@ -101,9 +102,10 @@ class RecordPartitioner:
     """Chooses the partitions of single records whose partition is not given.
 
     ``own`` chooses the partitions if partitioner.class is RoundRobinPartitioner or a user's class.
-    For any other partitioner, ``own`` is None, and the key rule ``rule`` and the sticky partition
-    are used. ``cluster`` is a function that returns the current metadata. ``next_partition``
-    chooses the next sticky partition. If ``next_partition`` is None, :func:`uniform` chooses it.
+    For any other partitioner, ``own`` is None. Then ``rule`` decides whether the partition of a
+    record is computed from the hash of its key, is the topic's sticky partition, or is random.
+    ``cluster`` is a function that returns the current metadata. ``next_partition`` chooses the next
+    sticky partition. If ``next_partition`` is None, :func:`uniform` chooses it.
     """
 
     def __init__(

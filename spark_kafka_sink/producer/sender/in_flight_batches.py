@@ -1,10 +1,10 @@
 """The batches that were sent and whose outcome is not known yet (Java's
 ``Sender.inFlightBatches``).
 
-:class:`InFlightBatches` has the batches in flight with their nodes, the batches that got
-OUT_OF_ORDER_SEQUENCE_NUMBER and may nevertheless be in the log, and the last response to each
-batch. It also finds the batches that expire. ``sender.py`` decides to retry or fail a batch. Only
-the network thread may use the class, except for :meth:`InFlightBatches.by_node`.
+:class:`InFlightBatches` has the batches in flight with their nodes, the batches that wait for proof
+that they are in the log or for the next producer epoch, and the last response to each batch. It
+also finds the batches that expire. ``sender.py`` decides to retry or fail a batch. Only the network
+thread may use the class, except for :meth:`InFlightBatches.by_node`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 
 
 class InFlightBatches:
-    """Two sets of sent batches: batches in flight, and batches that wait for proof.
+    """Two sets of sent batches: batches in flight, and waiting batches.
 
     A batch is in flight until its response arrives or the connection is lost, even if the batch has
     already expired.
 
-    A batch that got OUT_OF_ORDER_SEQUENCE_NUMBER may nevertheless be in the log. Such a batch waits
-    for proof: the acknowledgement of a later batch would prove that it is in the log. The wait also
-    ends if the partition changes to the next producer epoch. The batch is then sent again.
+    A batch waits after a response such as OUT_OF_ORDER_SEQUENCE_NUMBER. If the batch may be in the
+    log nevertheless, it waits for proof: the acknowledgement of a later batch would prove that it
+    is in the log. If the partition is changing to the next producer epoch, the batch waits for this
+    epoch. It is sent again when the partition has changed.
     """
 
     __slots__ = ("_delivery_timeout_ms", "_last_answers", "_on_wire", "_unproven", "next_expiry_ms")
@@ -46,7 +47,7 @@ class InFlightBatches:
 
     @property
     def has_unproven(self) -> bool:
-        """True if a batch waits for proof (see the class)."""
+        """True if a batch waits for proof that it is in the log, or for the next producer epoch."""
         return bool(self._unproven)
 
     def sent(self, batches: Iterable[ProducerBatch], node_id: int) -> None:
@@ -67,7 +68,9 @@ class InFlightBatches:
             self.next_expiry_ms = NEVER
 
     def await_proof(self, batch: ProducerBatch) -> None:
-        """Adds ``batch`` to the batches that wait for proof."""
+        """Adds ``batch`` to the waiting batches: it waits for proof that it is in the log, or for
+        the next producer epoch of its partition.
+        """
         self._unproven[batch] = None
         self.next_expiry_ms = min(self.next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
 
@@ -101,9 +104,9 @@ class InFlightBatches:
         return found
 
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
-        """Removes ``batches`` from the batches that wait for proof that they are in the log (see
-        the class), and forgets the last response to each of them. The caller has completed, failed
-        or split these batches.
+        """Removes ``batches`` from the waiting batches, and forgets the last response to each of
+        them. The caller has completed, failed or split these batches, or has put them back into
+        their queues.
         """
         if self._unproven or self._last_answers:
             for batch in batches:
@@ -113,8 +116,8 @@ class InFlightBatches:
                 self.next_expiry_ms = NEVER
 
     def expired(self, now: int) -> list[ProducerBatch]:
-        """The batches of both sets that are older than delivery.timeout.ms and have no outcome.
-        They stay in the sets.
+        """The batches of both sets, in flight and waiting, that are older than delivery.timeout.ms
+        and have no outcome. They stay in the sets.
         """
         if now < self.next_expiry_ms:
             return []

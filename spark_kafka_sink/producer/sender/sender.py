@@ -449,8 +449,9 @@ class Sender:
     # -- delivery.timeout.ms ----------------------------------------------------------------------
 
     def _expire_batches(self, now: int) -> None:
-        """Fails the batches that are older than delivery.timeout.ms: queued, in flight, or waiting
-        for proof.
+        """Fails the batches that are older than delivery.timeout.ms: queued batches, batches in
+        flight, and batches that wait for proof that they are in the log or for the next producer
+        epoch.
         """
         causes: dict[TopicPartition, tuple[str, str | None]] = {}
         for batch in (*self._returns.expired(now), *self._in_flight.expired(now)):

@@ -39,13 +39,13 @@ prevents. A, B, C and D are batches of one partition, in this order:
   proves nothing, because B was sent while A was in flight. So B is sent again, and the next
   response to B counts.
 * **OUT_OF_ORDER for such a batch A is a doubt, not yet a failure: A waits for proof.** All batches
-  before A are in the log, or wait for proof themselves. So the broker's last sequence number must
-  be higher than the sequence number of A. This means that A is in the log, and older than the
-  batches that the broker remembers. Race: A to D are appended, their responses are lost, and the
-  broker restarts and remembers only D. A is sent again and gets OUT_OF_ORDER, as do B and C. D is
-  sent again and acknowledged, which proves that A, B and C are in the log. If all unresolved
-  batches wait for proof, no acknowledgement can prove them, and the attempt fails. No new batch is
-  sent meanwhile, because a broker that has lost the state of this producer could accept it.
+  before A are in the log, or wait for proof themselves. So if the broker still knows the producer,
+  its last sequence number is higher than that of A: A is in the log, and older than the batches
+  that the broker remembers. Race: A to D are appended, their responses are lost, and the broker
+  restarts and remembers only D. A is sent again and gets OUT_OF_ORDER, as do B and C. D is sent
+  again and acknowledged, which proves that A, B and C are in the log. If all unresolved batches
+  wait for proof, no acknowledgement can prove them, and the attempt fails. No new batch is sent
+  meanwhile, because a broker that has lost the state of this producer could accept it.
 * **OUT_OF_ORDER before any acknowledgement fails the attempt**, because the state of the log is
   unknown.
 * **After a batch has failed permanently, no later batch can be sent with the same epoch.** A
@@ -193,8 +193,9 @@ _COMPLETED: Verdict[Any] = Verdict(Action.COMPLETE)
 
 
 class _Place(Enum):
-    """The event for which a batch without an outcome waits: the response (SENT), its turn to be
-    sent again (QUEUED), or the event that the value of the member describes.
+    """The place of a batch that has a sequence number and no outcome yet: in flight, in its queue
+    to be sent again, or outside of the queue. There the batch waits for proof that it is in the
+    log, or for the next producer epoch.
     """
 
     SENT = "in flight"
@@ -353,8 +354,8 @@ class PartitionSequences(Generic[BatchT]):
         self._in_flight = [f for f in self._in_flight if f.batch is not batch]
 
     def sent(self, batch: BatchT) -> None:
-        """Notes that ``batch``, which has a sequence number, is sent again. No earlier batch of the
-        partition is in flight or must be sent again.
+        """Notes that ``batch``, which already has a sequence number, is sent now. The caller has
+        checked that no earlier batch of the partition is in flight or must be sent again.
         """
         for flight in self._in_flight:
             if flight.batch is batch and flight.place is _Place.QUEUED:
@@ -431,7 +432,11 @@ class PartitionSequences(Generic[BatchT]):
 
     def _fails_too(self, flight: _InFlight[BatchT]) -> bool:
         """Returns True if the batch ``flight`` must also fail, after another batch of the partition
-        has failed. ``flight`` waits for proof (see the module docstring) or for the next epoch.
+        has failed.
+
+        A batch that waits for proof that it is in the log can't get this proof any more. If it may
+        be in the log, it fails. Otherwise it now waits for the next epoch. A batch that waits for
+        the next epoch fails if it could be written twice. No other batch fails.
         """
         if flight.place is _Place.AWAITING_PROOF:
             # Batches after the failed one are not accepted any more, so nothing proves this one.

@@ -217,9 +217,10 @@ class TransactionManager:
         return self._call("init_transactions", begin)
 
     def begin_transaction(self) -> None:
-        """Begins a transaction without waiting for a broker. If the producer id and epoch were used
-        by an earlier transaction, queues a request for new ones. Batches are sent only after the
-        response to this request.
+        """Begins a transaction without waiting for a broker. If the producer has no producer id and
+        epoch that can be used for this transaction, queues InitProducerId to request them. Batches
+        are sent only after the response. (With transaction version 1, each producer id and epoch is
+        used for one transaction. With version 2, EndTxn has returned the next epoch.)
         """
         with self._identity.lock:
             self._check_call("begin_transaction")
@@ -315,8 +316,9 @@ class TransactionManager:
         """Makes the producer usable again, after the driver has committed or aborted the prepared
         transaction.
 
-        The caller must be certain that the transaction has ended. The caller must then call
-        :meth:`initialize_transactions`, which would abort a transaction that is still open.
+        The caller must next call :meth:`initialize_transactions`. That call would abort the
+        prepared transaction if it were still open. So the caller must be certain that the
+        transaction has ended.
         """
         with self._identity.lock:
             self._identity.require(State.PREPARED, "forget a prepared transaction")
@@ -338,7 +340,7 @@ class TransactionManager:
         only checks that the producer has not failed. The errors are:
 
         * IllegalStateError, if no transaction was begun, or if an earlier call such as a commit
-          timed out and still runs.
+          timed out, and was not called again to receive its result.
         * The error of the transaction, if the transaction has failed.
         * The error of the producer, if the producer has failed.
         """
@@ -391,8 +393,8 @@ class TransactionManager:
         """Begins ``operation`` by calling ``begin(result)``, and returns the result for which the
         caller waits.
 
-        If an earlier call of the same operation timed out, and the operation still runs, returns
-        the result of that call.
+        If no caller has received the result of an earlier call of ``operation`` yet, for example
+        because the wait timed out, begins nothing and returns the result of that call.
         """
         with self._identity.lock:
             pending = self._check_call(operation)
@@ -407,8 +409,9 @@ class TransactionManager:
     def _check_call(self, operation: str) -> TransactionalResult | None:
         """Checks whether ``operation`` can begin. Returns None if ``operation`` can begin.
 
-        If an earlier call of ``operation`` timed out, and the operation still runs, returns the
-        result of that call. If another operation still runs, raises IllegalStateError.
+        It can't begin if no caller has received the result of an earlier call yet, for example
+        because the wait timed out. If the earlier call was a call of ``operation``, returns its
+        result. If it was a call of another operation, raises IllegalStateError.
         """
         if not self.is_transactional:
             raise IllegalStateError(
@@ -565,10 +568,12 @@ class TransactionManager:
     def handle_failed_batch(
         self, batch: ProducerBatch, error: KafkaError, *, unclear: bool
     ) -> tuple[ProducerBatch, ...]:
-        """Marks the transaction as failed after ``batch`` has failed with ``error``.
+        """Marks the transaction as failed after ``batch`` has failed with ``error``. Only for a
+        producer with transactions. Returns the other batches that also fail.
 
-        ``unclear`` is True if the batch was sent and may be in the log. Returns the other batches
-        that also fail.
+        ``unclear`` is True if the batch was sent and may be in the log. In two cases, the whole
+        producer is marked as failed: ``error`` concerns the whole producer (:func:`is_fatal`), or
+        the batch may be in the log and the coordinator can't raise the epoch (before Kafka 2.5).
         """
         others: tuple[ProducerBatch, ...] = ()
         if batch.has_sequence:

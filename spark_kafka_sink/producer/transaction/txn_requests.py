@@ -160,8 +160,8 @@ class TransactionalResult:
 
     @property
     def is_acked(self) -> bool:
-        """True after a call of :meth:`await_` has returned or raised the result. False if all calls
-        have timed out.
+        """True after a call of :meth:`await_` has passed the result to its caller. False before
+        that, even if the operation is complete.
         """
         return self._acked
 
@@ -174,8 +174,8 @@ class TransactionalResult:
         """Waits until the operation is complete. If the operation has failed, raises the error of
         the operation.
 
-        Raises KafkaTimeoutError at ``deadline_ms`` (monotonic ms). The operation then still runs. A
-        second call of the operation waits for this result again.
+        Raises KafkaTimeoutError at ``deadline_ms`` (monotonic ms). The operation continues. If the
+        caller calls the operation again, it waits for this result again.
         """
         with self._lock:
             latch = self._waiters.enlist()
