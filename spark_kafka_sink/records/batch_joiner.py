@@ -27,9 +27,11 @@ class BatchJoiner:
     ``now_ms`` returns the time of a monotonic clock in ms.
 
     ``waiting(delay_ms)`` is the producer's method ``waiting_for_input``. It returns a context
-    manager, which is open while this object waits for the next Arrow batch. The producer sends an
-    open record batch when this wait has lasted for ``delay_ms`` plus linger.ms. Without the
-    additional ``delay_ms``, record batches would be sent that the next Arrow batch often fills.
+    manager, which is open while this object waits for the next Arrow batch. When the wait has
+    lasted for ``delay_ms`` plus linger.ms, the producer sends the open record batches, although
+    they are not full. While this object holds rows, ``delay_ms`` is the time for which it may hold
+    them. Otherwise the producer would often send an open record batch just before these rows could
+    fill it. While this object holds no rows, ``delay_ms`` is 0.
     """
 
     __slots__ = ("_batches", "_error", "_expands", "_next", "_now_ms", "_schema", "_waiting")

@@ -60,8 +60,8 @@ class EncodedSlice(NamedTuple):
     * ``last``: true if the batch is full after these records.
     * ``first_row``: the index of the slice's first row among the rows of the chunk, when these are
       ordered by partition. It is used to encode the slice again.
-    * ``largest_record``: the estimated size in bytes of a batch that has only the chunk's largest
-      record. Java makes the same estimate. 0 if the estimate is unknown.
+    * ``largest_record``: the size in bytes of the chunk's largest record, for the metrics. As in
+      Java, it is the estimated size of a batch with only this record. 0 if it is unknown.
     """
 
     tp: TopicPartition

@@ -256,7 +256,8 @@ _scratch = _Scratch()
 
 
 class ViewGather:
-    """A :class:`Gather` that builds Arrow binary views. Only the cast in :meth:`join` copies bytes.
+    """A :class:`Gather` that builds Arrow binary views. Only :meth:`join` copies bytes: it casts
+    the views to binary.
 
     All instances of a thread use the same memory for the views. So a thread must call :meth:`join`
     of one instance before it creates the next.

@@ -281,9 +281,10 @@ def _encode(
     """Encodes all records into one buffer. Returns the buffer, and the position in the buffer at
     which each record ends.
 
-    If no row has headers, every record ends with a zero byte, the number of its headers. To save a
-    piece per record, the piece for the next record's head begins with this zero byte. So the buffer
-    has one extra byte at its beginning, and each record ends one byte after the returned position.
+    If no row has headers, each record ends with a zero byte, the number of its headers. To save a
+    piece for each record, this byte and the head of the next record are one piece. So the buffer
+    also has such a byte before the first record, where it belongs to no record. Because of this
+    byte, each record then ends one byte after its returned position.
     """
     time_parts, time_sizes = _deltas(cuts.timestamp_deltas)
     offset_parts, offset_sizes = _deltas(cuts.offset_deltas)

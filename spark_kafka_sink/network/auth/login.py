@@ -94,11 +94,11 @@ class StaticLogin(Login):
 class FetchedCredential(Generic[T]):
     """A credential with its lifetime in milliseconds, counted from the time when it was fetched.
 
-    After ``refresh_after_ms``, the next use starts the fetch of a new credential. The next use
-    waits for the fetch, unless the credential is valid for another minute. After
-    ``expires_after_ms``, the credential is not valid any more. ``expires_after_ms`` is None if this
-    time is unknown. Every credential is used for at least one second, even if ``refresh_after_ms``
-    is shorter.
+    The first use after ``refresh_after_ms`` starts the fetch of a new credential. If this
+    credential is valid for another minute, it is used until the fetch is complete. Otherwise, or
+    if its end is unknown, the use waits for the fetch. Every credential is used for at least one
+    second, even if ``refresh_after_ms`` is shorter. After ``expires_after_ms``, the credential is
+    not valid any more. ``expires_after_ms`` is None if this time is unknown.
     """
 
     value: T

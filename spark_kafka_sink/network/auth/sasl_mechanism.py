@@ -42,8 +42,9 @@ class SaslMechanism(Protocol):
         ...
 
     def refused(self) -> bool:
-        """Called after the broker has rejected the client. Returns True if the next exchange will
-        be different, and can therefore succeed.
+        """Called after the broker has rejected the client. Returns True if another exchange may
+        succeed, because it would be different. For example, SCRAM would then send the proof of
+        another form of the password.
         """
         return False
 

@@ -113,8 +113,8 @@ class Selectable(Protocol):
         ...
 
     def poll(self, timeout_ms: int) -> int:
-        """Waits for events, reads and writes bytes, and returns the current time. The properties
-        below then have the results of this poll.
+        """Waits for events, reads and writes bytes, and returns the current time. After the call,
+        the properties of this object, such as :attr:`completed_receives`, have its results.
         """
         ...
 

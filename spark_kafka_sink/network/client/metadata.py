@@ -253,8 +253,11 @@ class Metadata:
     def _await_change(
         self, topics: Collection[str], deadline: int, seen: int, failures: int
     ) -> Cluster | None:
-        """Waits for one Metadata response. Returns the cluster if it has all ``topics``, or None if
-        a topic is still missing.
+        """Returns the cluster if it has all ``topics``. Otherwise waits for one Metadata response,
+        and returns None if a topic is still missing. Raises the errors of :meth:`await_topics`.
+
+        ``seen`` and ``failures`` are the numbers of metadata updates and of fatal errors when the
+        caller began to wait. An older fatal error is not raised, because its cause may be fixed.
         """
         version = self._update_version
         while True:

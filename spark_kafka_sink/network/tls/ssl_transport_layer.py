@@ -245,12 +245,13 @@ class SslTransportLayer:
             self._encrypted = self._encrypted[sent:]
 
     def _receive(self, idle: int) -> bool:
-        """Reads encrypted bytes from the socket into OpenSSL's buffer.
+        """Reads encrypted bytes from the socket into OpenSSL's buffer. Called repeatedly within one
+        call of :meth:`handshake` or :meth:`read_into`, which may read a limited number of bytes.
 
-        Returns False if the socket has no bytes now, or if the caller has already read as many
-        bytes as one call may read. ``idle`` is the value of ``_idle`` (the number of bytes without
-        data for the caller) before the caller's first read. From this value, the method computes
-        how many bytes the caller has already read.
+        Returns False if the socket has no bytes now, or if the limit is reached. Each read adds its
+        bytes to ``_idle``, the number of bytes that have come without data for the caller. ``idle``
+        is the value of ``_idle`` at the beginning of the call of :meth:`handshake` or
+        :meth:`read_into`. So the difference is the number of bytes that this call has read.
         """
         left = idle + (_CHUNK if idle <= _CHUNK else _SMALL_CHUNK) - self._idle
         if left <= 0:

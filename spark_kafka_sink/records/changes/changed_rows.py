@@ -197,8 +197,9 @@ class ChangedRows:
 
     @property
     def _null_deletes(self) -> int | None:
-        """The index of the column that is used as the record's value. An insert or update with a
-        null in this column can't be sent, because its record would be a tombstone.
+        """The index of the column whose nulls would act as deletes: the column that becomes the
+        record's value. An insert or update with a null in this column can't be sent, because its
+        record would be a tombstone.
 
         None if the value is built from columns as JSON or with a schema. Such a value is never
         null.

@@ -110,9 +110,9 @@ def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
 
 
 def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
-    """Makes some rows tombstones: sets their values to null, and removes these rows from the
-    refusals. ``gone`` is the mask of these rows. A deleted row often has values only for its key,
-    so it need not fit the schema.
+    """Returns ``made`` with a null value for each row that becomes a tombstone. ``gone`` is the
+    mask of these rows. They are also removed from the refusals: a deleted row often has values only
+    for its key, so its other columns need not fit the schema.
     """
     refusals = [one._replace(rows=one.rows & ~gone) for one in made.refusals]
     array = pc.if_else(bools(gone), None, made.array)

@@ -53,10 +53,11 @@ class _Part(NamedTuple):
 
 
 class _NullRule(NamedTuple):
-    """The treatment of the nulls of one value in the JSON, if these nulls are not simply left out.
+    """A rule for one value in the JSON: if the value is null, ``null`` is written, or the row can't
+    be sent. (A null value without a rule is left out of the JSON.)
 
     ``way`` and ``path`` are the place of the value, as in :class:`_Place`. ``refusal`` is the
-    reason why a row with such a null can't be sent. If ``refusal`` is empty, ``null`` is written.
+    reason why a row with a null can't be sent. If ``refusal`` is empty, ``null`` is written.
     """
 
     way: tuple[int, ...]

@@ -53,9 +53,9 @@ class FewLeaders:
     """Chooses at most ``most`` leaders for one task. ``number`` is Spark's number of the task in
     its stage, from 0.
 
-    The first call of :meth:`candidates` chooses the leaders. Later calls keep these leaders,
-    because the task is connected to them. As long as a chosen leader is slow, or leads no partition
-    of a topic, another leader is used in its place.
+    The first call of :meth:`candidates` for a topic with more than ``most`` leaders chooses the
+    leaders. Later calls keep these leaders, because the task is connected to them. As long as a
+    chosen leader is slow, or leads no partition of a topic, another leader is used in its place.
     """
 
     def __init__(self, most: int, number: int) -> None:
@@ -75,10 +75,10 @@ class FewLeaders:
         """Returns the partitions in ``available`` whose leaders are the chosen leaders of this
         task, and the weights of these partitions. The weights are None if all are equal.
 
-        If ``is_near`` is given, only leaders for which ``is_near(node)`` is true are used (the
-        leaders in the client's rack), unless there is none. Of these leaders, the leaders in
-        ``slow`` are not used, unless all are slow. If the topic then has no more leaders than the
-        task may use, all partitions of these leaders are returned.
+        Two filters come first. Each of them is skipped if it would leave no leader. If ``is_near``
+        is given, only leaders for which ``is_near(node)`` is true can be used: the leaders in the
+        client's rack. Leaders in ``slow`` can't be used. If the number of leaders that are left is
+        at most the number that a task may use, the task uses all of them.
         """
         found = self._found.get(infos.topic)
         if (

@@ -90,8 +90,9 @@ class KeyRule:
         """The mask of the rows with a null or empty key for which the method is
         :attr:`Choice.STICKY`. None if no row can have this method.
 
-        Rows with a key that is neither null nor empty are never in the mask. If :attr:`other` is
-        STICKY, the caller does not call this method, because all rows are sticky.
+        Rows with a key that is neither null nor empty are never in the mask. If the method for such
+        a key (:attr:`other`) is STICKY, all rows are sticky, and the caller does not call this
+        method.
         """
         if self.null is not Choice.STICKY:
             return None
