@@ -113,11 +113,10 @@ class AdminClient:
         topics, and its hint has the brokers' error for each missing topic. Raises InvalidTopicError
         and AuthorizationError without waiting.
 
-        If ``missing_topic_timeout_ms`` is given, this shorter timeout applies to a topic as long as
-        each response has UNKNOWN_TOPIC_OR_PARTITION for the topic. A response with another error
-        ends the shorter timeout. The next UNKNOWN_TOPIC_OR_PARTITION begins it again. If
-        ``allow_auto_topic_creation`` is True, a broker with auto.create.topics.enable creates the
-        missing topics.
+        If ``missing_topic_timeout_ms`` is given, KafkaTimeoutError is raised earlier: when all
+        responses of the last ``missing_topic_timeout_ms`` have UNKNOWN_TOPIC_OR_PARTITION for the
+        same topic. If ``allow_auto_topic_creation`` is True, a broker with
+        auto.create.topics.enable creates the missing topics.
         """
         self.loop.metadata.allow_auto_topic_creation = allow_auto_topic_creation
         return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)

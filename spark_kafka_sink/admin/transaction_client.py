@@ -129,9 +129,9 @@ class AgeCalls(NamedTuple):
         return all(call.done and call.sent == 1 for call in self)
 
     def young(self) -> set[str]:
-        """The ids in the responses to both ``before`` and ``after``. So their transactions were
-        also open when the broker handled ``aged``. The caller removes the ids in the response to
-        ``aged``.
+        """The ids that both ``before`` and ``after`` list as open. So their transactions were also
+        open when the broker handled ``aged``. The result still has the ids that ``aged`` lists as
+        older. The caller removes them.
         """
         return listed([self.before]).keys() & listed([self.after]).keys()
 
@@ -295,10 +295,10 @@ class TransactionClient(AdminClient):
         response or until ``deadline_ms``. The keys are the transactional ids.
 
         Kafka 4 loses the marker for a partition that has no leader when the coordinator ends the
-        transaction. So before this method sends a call, it looks at the leaders of the
-        transaction's partitions. It omits this look only before the first time, and only if the
-        caller has looked at the leaders at most a second ago, at the time ``looked_ms``. A
-        transaction waits for its leaders, unless its id is in ``regardless``. An example::
+        transaction. So each time before this method sends calls, it checks the leaders of the
+        transactions' partitions. While a partition has no leader, the call of its transaction is
+        not sent, unless the id is in ``regardless``. The first check is omitted if the caller has
+        made this check at most a second ago: at ``looked_ms``, a time of the clock. An example::
 
             the broker that coordinates the transaction, and leads one of its partitions, stops
             EndTxn gets no response; the next coordinator still loads, and refuses it
@@ -331,10 +331,11 @@ class TransactionClient(AdminClient):
     def _away(
         self, ids: Collection[str], known: dict[str, Partitions], deadline_ms: int, wait_ms: int
     ) -> Collection[str]:
-        """Returns those of ``ids`` whose transaction has a partition without a leader. ``known``
-        has the partitions by id. If an id is not in ``known``, its transaction is described, and
-        its partitions are added to ``known``. If the description or the leaders don't arrive within
-        ``wait_ms``, the id is also in the result.
+        """Returns the ids of ``ids`` whose transaction has a partition without a leader.
+
+        ``known`` has the partitions of transactions, by id. If an id is missing there, this method
+        requests the description of the id, and adds its partitions to ``known``. If the description
+        or the leaders don't arrive within ``wait_ms``, the id is also in the result.
         """
         unknown = [i for i in ids if i not in known]
         found = self.describe_now(unknown, deadline_ms, wait_ms)
@@ -508,17 +509,16 @@ class TransactionClient(AdminClient):
         beside: Beside | None = None,
     ) -> frozenset[str] | None:
         """Returns the ids whose transaction has been open for longer than ``age_ms``. The
-        coordinator of an id computes the age with its own clock.
+        coordinator of an id computes the age with its own clock. Only the coordinators of the ids
+        get requests. Returns None if brokers do not support ListTransactions by age (before 3.8).
 
-        Ids that no coordinator lists as open are also returned, unless ``only_listed`` is True.
-        Returns None if brokers do not support ListTransactions by age (before 3.8). Only the
-        coordinators of the ids get requests.
-
-        While an id moves from one coordinator to another, no broker lists it. So for ids that are
-        not listed, the coordinators are looked up again, and the requests are repeated. A
-        transaction counts as not older than ``age_ms`` only if three responses of one connection
+        A transaction counts as not older than ``age_ms`` only if three responses of one connection
         show this in order: the first lists the transaction as open, the second does not list it as
         older, and the third lists it as open again.
+
+        While an id moves from one coordinator to another, no broker lists it. So for ids that are
+        not listed, the coordinators are looked up again, and the requests are repeated for about a
+        second. Ids that are still not listed are also returned, unless ``only_listed`` is True.
 
         ``beside`` has requests that :meth:`describe` has already sent. Their responses are used if
         they are for the same ids and the same age. Raises KafkaTimeoutError if a coordinator does

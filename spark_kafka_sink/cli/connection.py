@@ -123,8 +123,8 @@ def _end(text: str, code: int) -> NoReturn:
 
 @contextmanager
 def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
-    """If the ``with`` block takes longer than two seconds, prints the brokers that the command
-    waits for, and ``limit_s``, the longest wait.
+    """If the ``with`` block takes longer than two seconds, prints a notice with the brokers that
+    the command waits for, and with ``limit_s``, the time limit of this wait in seconds.
     """
     servers = ", ".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
     text = f"kprod: waiting for an answer of {safe_text(servers)} ({limit_s:g} s at most) ...\n"

@@ -132,9 +132,9 @@ def check_producer_options(
 class _Checks:
     """The checks of one set of producer options.
 
-    :meth:`_read_values` runs first, and sets the effective value of every option. Each later check
-    corrects only the options that this check reads. So the order of the later checks only decides
-    which error comes first.
+    :meth:`_read_values` runs first, and sets the effective value of every option. A later check can
+    correct an option only if no other check reads this option. So the order of the later checks
+    only decides which error comes first.
     """
 
     def __init__(self, options: GivenProducerOptions, *, exactly_once: bool) -> None:
@@ -281,8 +281,8 @@ class _Checks:
         return servers
 
     def _refuse(self, checks: Iterable[Check]) -> None:
-        """Raises ConfigError for the first of ``checks`` that fails. Adds the warnings of the other
-        checks to the warnings of this object.
+        """Raises ConfigError for the first of ``checks`` that finds an error. If there is none,
+        adds the warnings of ``checks`` to the warnings of this object.
         """
         self._warnings += refuse(checks, self._given, self._values, self._options.spelled)
 
@@ -294,7 +294,8 @@ class _Checks:
         self._warnings.append(named.no_effect(self._advice(name, why)))
 
     def _advice(self, name: str, text: str) -> str:
-        """Returns ``text`` with the names of options as the user writes them where ``name`` is set:
-        a file of Java's client has no prefix.
+        """Returns ``text`` with the prefix before each option name in it, if the user has set the
+        option ``name`` in the write: ``retries`` becomes ``kafka.retries``. If ``name`` is in a
+        file, the names stay without a prefix, as in every file of Java's client.
         """
         return with_prefix(text, self._options.prefix_at(name))

@@ -65,5 +65,7 @@ class GivenProducerOptions:
         return given.spelled if given is not None and given.where else self.prefix + name
 
     def prefix_at(self, name: str) -> str:
-        """The prefix of options in the place where the user has set ``name``: files have none."""
+        """The prefix that option names have in the place where the user has set ``name``: none in
+        a file, otherwise ``prefix``.
+        """
         return "" if self.given[name].where else self.prefix

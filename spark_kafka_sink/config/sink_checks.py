@@ -116,11 +116,12 @@ def _of_json(names: str) -> Iterator[Check]:
 
 
 def _may_be_null(values: Values) -> bool:
-    """True if a value that is made from ``valueColumns`` may be null.
+    """True if a value that is made from ``valueColumns`` may be null, as in these cases:
 
-    A struct may be null. One column may be the whole value, with the format string, and with a
-    schema of a single value. The schema of a user or of the registry may be such a schema. A schema
-    that the sink makes from the value's columns never is.
+    * ``valueColumns`` names a struct, such as ``payload.*``, and the struct is null.
+    * The format is string, and the only column is null.
+    * The only column is null, and the schema describes a single value and not a record. A schema of
+      the user or of the registry may be such a schema. A schema that the sink derives never is.
     """
     columns, format_ = values["valueColumns"], values["valueFormat"]
     if struct_name(columns) is not None or format_ is ColumnFormat.STRING:

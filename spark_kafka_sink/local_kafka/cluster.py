@@ -191,8 +191,9 @@ class KafkaCluster:
         Partitions with a replica on a node that does not run are not checked.
 
         Call this before you restart the next node. Raises LocalKafkaError after ``timeout``
-        seconds. The error names the nodes that a running node does not list, or a partition with a
-        missing replica. The error also has the end of that running node's log.
+        seconds. The error names a running node with its problem, and has the end of the log of this
+        node. There are three problems: the node does not respond, does not list all running nodes,
+        or lists a partition without a leader or with a replica that is not in sync.
         """
         deadline = time.monotonic() + timeout
         running = [node for node in self.nodes if node.state is NodeState.RUNNING]

@@ -64,9 +64,9 @@ def http_address(
     password, or a secret would be sent to the URL without encryption. The error contains at most
     the host of the URL. ``hint`` is the hint of the error if ``given`` is not such a URL.
 
-    ``gets`` describes the secret that is sent to the URL. It is empty if no secret is sent.
-    ``credentials`` has the names of the options for the user name and the password. The hint of the
-    error shows these names if the URL contains a user name or password.
+    ``gets`` describes the secret that is sent to the URL, for the message. It is empty if no secret
+    is sent. ``credentials`` has the names of the options for the user name and the password. The
+    hint of the error shows these names if the URL contains a user name or password.
     """
     parts = url_parts(text_of(given))
     if parts is None:

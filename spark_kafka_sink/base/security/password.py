@@ -105,8 +105,8 @@ def as_password(text: Text) -> Password:
 
 
 def looked_up(*values: Text | None) -> tuple[str, ...]:
-    """Some of ``values`` may come from a reference, such as ``${env:NAME}``. Returns the strings of
-    these values.
+    """Returns the strings of those ``values`` that come from a reference, such as ``${env:NAME}``.
+    All other values are left out.
 
     A server that got these strings sometimes repeats them in a message. So the caller removes the
     strings from each message of the server (:func:`without_secrets`).
