@@ -358,6 +358,16 @@ def test_a_sample_of_a_compacted_topic_proves_no_loss(scene: Scene, at: int) -> 
     assert audited(scene, claims).verdict is AuditVerdict.COMPACTED
 
 
+@pytest.mark.parametrize("at", [OURS[0], OURS[-1]])
+def test_compaction_does_not_explain_records_of_others(scene: Scene, at: int) -> None:
+    """Compaction leaves a gap in the offsets. Here the offsets have another producer's records."""
+    log = scene.cluster.logs[TP]
+    claims = claims_on(log)
+    overwritten(log, at)
+    scene.cluster.topics[TP.topic].configs["cleanup.policy"] = "compact"
+    assert {audited(scene, claims, seed).verdict for seed in range(9)} == {AuditVerdict.MISSING}
+
+
 def test_a_sample_finds_a_batch_that_is_there_twice(scene: Scene) -> None:
     """Both copies are in one place of the sample: the log is a single response."""
     log = scene.cluster.logs[TP]
