@@ -40,8 +40,8 @@ NextPartition = Callable[[str, Cluster], int]
 
 class RecordPartitionerPlugin(Protocol):
     """The interface of a partitioner for single records. It is used if partitioner.class is
-    RoundRobinPartitioner or a user's class. All other partitioners only need a :class:`KeyRule`,
-    which computes the partition from the record's key.
+    RoundRobinPartitioner or a user's class. For every other partitioner, a :class:`KeyRule` is
+    enough: it says how the partition follows from the record's key.
 
     :class:`ColumnsPartitioner` is the only implementation.
     """

@@ -450,8 +450,7 @@ class Sender:
 
     def _expire_batches(self, now: int) -> None:
         """Fails the batches that are older than delivery.timeout.ms: queued batches, batches in
-        flight, and batches that wait for proof that they are in the log or for the next producer
-        epoch.
+        flight, and sent batches that wait outside of the queues (see :class:`InFlightBatches`).
         """
         causes: dict[TopicPartition, tuple[str, str | None]] = {}
         for batch in (*self._returns.expired(now), *self._in_flight.expired(now)):
@@ -480,11 +479,13 @@ class Sender:
     ) -> KafkaTimeoutError:
         """The error of ``batch`` after delivery.timeout.ms.
 
-        The message names the last response to the batch. If ``batch`` had no response, the message
-        names the last response to an earlier expired batch of the partition, because ``batch`` has
-        waited for this earlier batch. ``causes`` has, for each partition, the last response to an
-        expired batch. If the partition of ``batch`` is missing in ``causes``, this method adds the
-        last response to ``batch``.
+        The message has the last response to ``batch``, or the broker that has not responded to it.
+        If ``batch`` was not sent, it may have waited for an earlier batch of the partition. The
+        message then has the last response to this earlier batch. If there is no earlier batch, the
+        message has the leader of the partition and the addresses of brokers that were tried.
+
+        ``causes`` has the last response to the first expired batch of each partition. The caller
+        passes the same dict for all expired batches, and this method fills it.
         """
         causes = {} if causes is None else causes
         status, hint = self._status(batch)

@@ -614,9 +614,9 @@ class TxnPartitionMap:
         """The sequence numbers of the partition ``tp``, for a batch that gets its sequence number
         now. ``producer`` is the current producer id and epoch.
 
-        The partition changes to this id and epoch, and begins at sequence number 0. If the
-        partition has unresolved batches of an older id or epoch, the partition keeps this older id
-        and epoch instead (Java's ``maybeUpdateProducerIdAndEpoch``).
+        If the partition has an older id or epoch, there are two cases. Without unresolved batches,
+        the partition changes to ``producer``, and begins at sequence number 0. With unresolved
+        batches, it keeps the older id and epoch (Java's ``maybeUpdateProducerIdAndEpoch``).
         """
         sequences = self.of[tp]
         if sequences.producer is not producer and not len(sequences):
