@@ -1,7 +1,7 @@
 """Requests the metadata of a topic that must exist.
 
-A topic counts as missing after one second. A write waits longer for its topic, which a broker may
-create automatically: ``datasource/checks/preflight.py`` does that.
+A topic counts as missing after one second. A write waits longer, because a broker may create the
+topic automatically. ``datasource/checks/preflight.py`` has this longer wait.
 """
 
 from __future__ import annotations

@@ -209,8 +209,8 @@ class RequestLoop:
         return [cast("ResponseT", call.response) for call in calls]
 
     def poll_until(self, check: Callable[[int], int | None], deadline_ms: int) -> bool:
-        """Polls the network client until ``check(now)`` returns None. Returns True then, and False
-        if the deadline comes before that.
+        """Polls the network client until ``check(now)`` returns None, or until ``deadline_ms``.
+        Returns False at the deadline, otherwise True.
 
         Any other result of ``check`` is the maximum time in ms until the next call of ``check``. An
         earlier network event ends this wait. Raises an exception of ``check``, and a fatal error of

@@ -227,12 +227,13 @@ class TransactionClient(AdminClient):
           arrives, for example the epoch of a later producer, the coordinator rejects the request.
           So no later transaction of the id is aborted.
         * With version 1, InitProducerId is sent, because EndTxn would not raise the epoch. The
-          request does not contain the producer id and epoch of KIP-360: a coordinator that has just
-          aborted the transaction after its timeout would reject them. So the coordinator aborts any
-          transaction of the id that is open when the request arrives, even a later transaction. The
-          id must not be used again.
-        * For ids in ``prepared``, EndTxn(abort) is sent with both versions. InitProducerId would
-          make it impossible to find out the outcome of the transaction later.
+          request does not contain the known producer id and epoch (KIP-360), because a coordinator
+          that has just aborted the transaction after its timeout would reject them. So the
+          coordinator aborts any transaction of the id that is open when the request arrives, even a
+          later transaction. The id must not be used again.
+        * For ids in ``prepared``, whose transactions were ready for a commit, EndTxn(abort) is sent
+          with both versions. InitProducerId would make it impossible to find out later whether the
+          transaction was committed.
 
         If a partition of a transaction has no leader (:meth:`leaderless`), the transaction is not
         aborted, and the result for its id is LEADER_NOT_AVAILABLE. The other results are those of

@@ -375,9 +375,9 @@ class PartialCommitError(_TransactionsError):
 
 
 class SupersededError(BatchError):
-    """Another driver has taken over this query, uses the same ``transactionalIdPrefix``, or the run
-    of this driver was aborted. This driver must stop. No row that this driver has written for the
-    batch is visible, and none will become visible.
+    """Another driver has taken over this query, another driver uses the same
+    ``transactionalIdPrefix``, or the run of this driver was aborted. This driver must stop. No row
+    that this driver has written for the batch is visible, and none will become visible.
     """
 
     default_kind = Kind.SUPERSEDED

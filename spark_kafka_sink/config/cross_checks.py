@@ -132,9 +132,9 @@ def check_producer_options(
 class _Checks:
     """The checks of one set of producer options.
 
-    :meth:`_read_values` runs first, and sets the effective value of every option. A later check can
-    correct an option only if no other check reads this option. So the order of the later checks
-    only decides which error comes first.
+    :meth:`_read_values` runs first, and sets the effective value of every option. Each later check
+    may correct only options that no other check reads. So the order of the later checks only
+    decides which error comes first.
     """
 
     def __init__(self, options: GivenProducerOptions, *, exactly_once: bool) -> None:

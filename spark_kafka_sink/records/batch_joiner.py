@@ -30,8 +30,8 @@ class BatchJoiner:
     manager, which is open while this object waits for the next Arrow batch. When the wait has
     lasted for ``delay_ms`` plus linger.ms, the producer sends the open record batches, although
     they are not full. While this object holds rows, ``delay_ms`` is the time for which it may hold
-    them. Otherwise the producer would often send an open record batch just before these rows could
-    fill it. While this object holds no rows, ``delay_ms`` is 0.
+    them. Without this delay, the producer would often send an open record batch just before these
+    rows could fill it. While this object holds no rows, ``delay_ms`` is 0.
     """
 
     __slots__ = ("_batches", "_error", "_expands", "_next", "_now_ms", "_schema", "_waiting")

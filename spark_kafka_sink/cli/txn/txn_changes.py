@@ -294,11 +294,12 @@ def _reset(to: Connected, confirmation: Confirmation, key: str, *, force: bool) 
 
 
 def _unsettled(to: Connected, key: str) -> str:
-    """Names the step of a backfill that has begun and may be written, if ``key`` is the key of the
-    backfill's rows. Otherwise returns an empty text.
+    """A text that names a step of a backfill that has begun, and whose rows may be written. Empty
+    if ``key`` is not the key of a backfill's rows, or if there is no such step.
 
-    Only the key shows whether such a step is written, because the call that has written it died
-    before it recorded that.
+    The process that runs such a step may have died after it has written the rows, and before it
+    has recorded this in the progress of the backfill. Then only ``key`` shows that the rows are
+    written. So it must not be forgotten.
     """
     prefix, _, name = key.partition(SEPARATOR)
     progress = ledger_to_read(to.client, to.log, prefix, name).progress() if name else None

@@ -246,9 +246,10 @@ class ClusterConnectionStates:
         return NEVER
 
     def poll_delay_ms(self, node_id: int, now: int) -> int:
-        """The time in ms until a request may be sent to the node. For a throttled node, it is the
-        remaining throttle time. For a connected node that is not throttled, it is NEVER, because an
-        event of the node's socket wakes the caller. For other nodes it is :meth:`connection_delay`.
+        """For a node that can't take a request now: the time in ms until the node must be checked
+        again. For a throttled node, it is the remaining throttle time. For a connected node that is
+        not throttled, it is NEVER, because an event of the node's socket wakes the caller. For
+        other nodes it is :meth:`connection_delay`.
         """
         state = self._states.get(node_id)
         if state is None or state.state not in _CONNECTED:

@@ -171,9 +171,11 @@ class InFlightRequests:
         return max(0, self.earliest_deadline_ms + 1 - now)
 
     def nodes_with_timed_out_requests(self, now: int) -> list[int]:
-        """Returns the ids of the nodes with a request that has timed out. The method checks all
-        requests, and sets ``earliest_deadline_ms`` for the requests that are left. This takes long,
-        so the caller calls the method only when the time ``earliest_deadline_ms`` is over.
+        """Returns the ids of the nodes with a request that has timed out. Also computes
+        ``earliest_deadline_ms`` again: before this time, no request to another node times out.
+
+        The method checks all requests, which takes long. So the caller calls it only when the time
+        ``earliest_deadline_ms`` is over.
         """
         timed_out = []
         earliest = NEVER

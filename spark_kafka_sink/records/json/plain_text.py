@@ -43,8 +43,8 @@ def internal_text(column: pa.Array) -> pa.Array:
 
     Returns a binary or large_binary array. Nulls stay null. A date becomes the number of days since
     1970, a timestamp or an interval its microseconds, and a time its nanoseconds. A struct or an
-    array becomes a text such as ``[1,x,null]``. Bytes become Base64. This is a difference to
-    ``to_json``, which writes a different text for the same bytes in each run.
+    array becomes a text such as ``[1,x,null]``. Only bytes have another text than in ``to_json``:
+    they become Base64. (``to_json`` writes a different text for the same bytes in each run.)
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
