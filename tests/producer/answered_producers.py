@@ -27,6 +27,7 @@ from tests.fakes.accumulator_world import cluster_of
 from tests.fakes.answering_client import HOLD, AnsweringClient
 from tests.fakes.clock import FakeClock
 from tests.fakes.no_thread import NoThread
+from tests.waiting import wait_for
 
 PARTITIONS = 4
 CLUSTER = cluster_of([1, 2, 1, 2])
@@ -87,6 +88,14 @@ def refuse(code: ErrorCode, *record_errors: RecordError) -> Callable[[object], o
 
 def hold(request: object) -> object:
     return HOLD if isinstance(request, ProduceRequest) else None
+
+
+def await_memory(producer: KafkaProducer) -> None:
+    """All of buffer.memory is free. The network thread frees a batch's memory after it has given
+    the batch its outcome, so a caller that waits for the outcome may be earlier.
+    """
+    pool, total = producer._accumulator.pool, producer._config.buffer_memory
+    wait_for(lambda: pool.available == total, what="the memory of all batches")
 
 
 # ---- records -------------------------------------------------------------------------------------

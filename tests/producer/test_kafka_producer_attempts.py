@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError, ErrorCode, IllegalStateError, KafkaError
-from tests.producer.answered_producers import TP0, Producers, hold, numbered, refuse, rows_of, to0
+from tests.producer.answered_producers import (
+    TP0,
+    Producers,
+    await_memory,
+    hold,
+    numbered,
+    refuse,
+    rows_of,
+    to0,
+)
 
 pytestmark = pytest.mark.usefixtures("small_batches")
 
@@ -24,7 +33,7 @@ def test_a_warm_producer_keeps_its_id_and_its_sequences(producers: Producers):
     assert [h.base_sequence for h in headers] == [0, 10, 20]
     assert {(h.producer_id, h.producer_epoch) for h in headers} == {(4711, 0)}
     assert producer.producer_id_and_epoch == (4711, 0)
-    assert producer._accumulator.pool.available == producer._config.buffer_memory
+    await_memory(producer)
 
 
 def test_an_attempt_can_not_begin_or_park_with_unacked_rows(producers: Producers):

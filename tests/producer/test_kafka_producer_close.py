@@ -11,7 +11,16 @@ from spark_kafka_sink.base.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
 from spark_kafka_sink.producer.send.record_future import RecordFuture
 from tests.fakes.answering_client import AnsweringClient
-from tests.producer.answered_producers import TP0, Heard, Producers, hold, numbered, rows_of, to0
+from tests.producer.answered_producers import (
+    TP0,
+    Heard,
+    Producers,
+    await_memory,
+    hold,
+    numbered,
+    rows_of,
+    to0,
+)
 
 
 def test_close_now_fails_what_has_no_outcome(producers: Producers):
@@ -23,7 +32,7 @@ def test_close_now_fails_what_has_no_outcome(producers: Producers):
     producer.close(0)
     assert all("closed before" in str(future.exception(0)) for future in futures)
     assert len(heard.calls) == 100
-    assert producer._accumulator.pool.available == producer._config.buffer_memory
+    await_memory(producer)
 
 
 def test_sends_that_race_with_close_end_every_one(producers: Producers):
@@ -77,7 +86,7 @@ def test_an_interrupted_wait_for_memory_changes_nothing(producers: Producers):
     producer.flush()
     producer.send(to0(b"after")).result(60)
     assert client.values(TP0)[-1] == b"after"
-    assert producer._accumulator.pool.available == producer._config.buffer_memory
+    await_memory(producer)
 
 
 def test_an_interrupted_send_of_columns_only_allows_close(producers: Producers):
@@ -94,7 +103,7 @@ def test_an_interrupted_send_of_columns_only_allows_close(producers: Producers):
     with pytest.raises(IllegalStateError, match="interrupted"):
         producer.flush()
     producer.close(0)
-    assert producer._accumulator.pool.available == producer._config.buffer_memory
+    await_memory(producer)
 
 
 def test_an_interrupt_after_an_append_returns_no_memory(producers: Producers):
@@ -105,7 +114,7 @@ def test_an_interrupt_after_an_append_returns_no_memory(producers: Producers):
         producer.send(to0(b"v"))
     producer.flush()
     assert client.values(TP0) == [b"v"]
-    assert producer._accumulator.pool.available == producer._config.buffer_memory
+    await_memory(producer)
 
 
 def test_an_interrupted_close_waits_no_longer(producers: Producers):

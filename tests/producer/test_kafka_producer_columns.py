@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 import time
@@ -12,8 +13,17 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import DataError, IllegalStateError, SchemaError
+from spark_kafka_sink.producer import column_appender
 from spark_kafka_sink.protocol.cluster import TopicPartition
-from tests.producer.answered_producers import PARTITIONS, TP0, Producers, numbered, rows_of
+from tests.producer.answered_producers import (
+    PARTITIONS,
+    TP0,
+    Producers,
+    await_memory,
+    numbered,
+    rows_of,
+)
+from tests.waiting import PATIENCE, wait_for
 
 pytestmark = pytest.mark.usefixtures("small_batches")
 
@@ -35,7 +45,7 @@ def test_every_row_arrives_once_in_the_order_of_its_partition(producers: Produce
         tp = TopicPartition("test", partition)
         assert client.values(tp) == expected[partition]
         assert report.offsets[tp] == (0, len(expected[partition]) - 1)
-    assert producer._accumulator.pool.available == producer._config.buffer_memory
+    await_memory(producer)
 
 
 def test_a_batch_spans_many_calls(producers: Producers):
@@ -49,9 +59,13 @@ def test_a_batch_spans_many_calls(producers: Producers):
     assert [r.value for r in batch.records] == [b"%d" % n for n in range(50)]
 
 
-def test_rows_for_a_batch_that_the_sender_closes_are_re_encoded(producers: Producers):
-    """The race of rows with the sender, thousands of times: another thread makes every open batch
-    go at any moment. Nothing is lost, doubled or out of order."""
+def test_rows_for_a_batch_that_the_sender_closes_are_re_encoded(
+    producers: Producers, monkeypatch: pytest.MonkeyPatch
+):
+    """The race of rows with the sender, hundreds of times, and until the sender is first: another
+    thread makes every open batch go at any moment, and sometimes the encoded rows wait for that.
+    Nothing is lost, doubled or out of order.
+    """
     producer, client = producers(batch_size=2000)
     accumulator, columns = producer._accumulator, producer._parts.columns
     encode_again, refused = columns._encode_again, 0
@@ -63,6 +77,15 @@ def test_rows_for_a_batch_that_the_sender_closes_are_re_encoded(producers: Produ
         return encode_again(chunk, groups, slices, now_ms)
 
     columns._encode_again = counted
+    encode, turns = column_appender.encode_groups, itertools.count()
+
+    def encoded(*given, **named):
+        slices = encode(*given, **named)
+        if next(turns) % 50 == 0:
+            wait_for(lambda: not accumulator.has_undrained, what="the end of the open batches")
+        return slices
+
+    monkeypatch.setattr(column_appender, "encode_groups", encoded)
 
     def disturb() -> None:
         while not stop.is_set():
@@ -74,7 +97,10 @@ def test_rows_for_a_batch_that_the_sender_closes_are_re_encoded(producers: Produ
     thread.start()
     sent: list[bytes] = []
     try:
-        for first in range(0, 20_000, 50):
+        deadline = time.monotonic() + 30 * PATIENCE
+        for first in itertools.count(0, 50):
+            if first >= 20_000 and (refused or time.monotonic() > deadline):
+                break
             values = numbered(first, 50, 10)
             sent += values
             producer.send_columns(rows_of(values, 1))

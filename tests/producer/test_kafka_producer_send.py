@@ -14,7 +14,7 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.produce import ProduceRequest
 from tests.fakes.accumulator_world import cluster_of
 from tests.fakes.sender_world import metadata_answer
-from tests.producer.answered_producers import TP0, Heard, Producers, hold, refuse, to0
+from tests.producer.answered_producers import TP0, Heard, Producers, await_memory, hold, refuse, to0
 
 
 def test_a_future_has_the_offset_of_its_record(producers: Producers):
@@ -129,7 +129,7 @@ def test_many_threads_may_send_each_in_its_own_order(producers: Producers):
     for name in [b"0", b"1", b"2", b"3", b"columns"]:
         mine = [v for v in values if v is not None and v.partition(b"-")[0] == name]
         assert mine == [b"%b-%d" % (name, n) for n in range(count)]
-    assert producer._accumulator.pool.available == producer._config.buffer_memory
+    await_memory(producer)
 
 
 @pytest.mark.parametrize("options", [{}, {"partitioner_class": "RoundRobinPartitioner"}])
@@ -176,7 +176,7 @@ def test_records_are_compressed_as_a_whole_batch(producers: Producers, codec: st
     producer.flush()
     assert client.values(TP0) == values
     assert sum(client.batch_sizes[TP0]) < 100_000
-    assert producer._accumulator.pool.available == producer._config.buffer_memory
+    await_memory(producer)
 
 
 def test_partitions_for_lists_the_topics_partitions(producers: Producers):
@@ -226,4 +226,4 @@ def test_futures_follow_their_records_into_the_halves_of_a_split(producers: Prod
     assert [metadata.offset for metadata, _ in heard.calls] == list(range(10))
     assert [metadata.timestamp for metadata, _ in heard.calls] == list(range(10))
     assert len(client.logs[TP0]) > 2
-    assert producer._accumulator.pool.available == producer._config.buffer_memory
+    await_memory(producer)
