@@ -19,12 +19,13 @@ from spark_kafka_sink.network.schema_registry import LONGEST_ANSWER, ConfluentRe
 from tests.network.fake_registry import FakeRegistry, same
 from tests.network.loopback import serving
 from tests.real_kafka import AT_ONCE_S
+from tests.waiting import PATIENCE
 
 SCHEMA = {"schema": '"string"', "id": 3}
 SECRET = "c4nary-secret"
 
 
-def client(url, limit_ms=60_000, **options):
+def client(url, limit_ms=int(60_000 * PATIENCE), **options):
     given = {"schema.registry.request.timeout.ms": 10_000, "normalize.schemas": True}
     return ConfluentRegistry(given | {"schema.registry.url": url} | options, limit_ms)
 
