@@ -324,9 +324,10 @@ class CommitState:
         are dropped. The generation, a number that grows with each take-over, stays the same. So
         another run that planned at this generation can take over.
 
-        The list ``superseded`` holds the last KEPT_RUNS runs. If ``run_id`` displaces an earlier
-        run from the list, the generation grows. So the displaced run still can't write a decision,
-        because it planned its batches at an earlier generation.
+        Exception: the generation grows if the list ``superseded`` is full. The list holds KEPT_RUNS
+        runs, and ``run_id`` displaces the earliest of them. The displaced run still can't write a
+        decision, because it planned its batches at an earlier generation. Another run that planned
+        at the earlier generation can't take over either.
         """
         aborted = self._superseding(run_id)
         if len(self.superseded) == KEPT_RUNS and self.superseded[0] not in aborted.superseded:

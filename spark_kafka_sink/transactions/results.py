@@ -26,8 +26,8 @@ from spark_kafka_sink.transactions.outcomes import is_committed, is_lost, is_pre
 
 
 class Visible(Enum):
-    """How many rows of one write read_committed consumers see. LATER and UNKNOWN may still
-    change.
+    """How many rows of a write are visible to consumers with read_committed. LATER and
+    UNKNOWN may still change.
     """
 
     ALL = "all"

@@ -124,13 +124,12 @@ def next_step(goal: Goal, view: View) -> Step:
     """Returns the next step towards ``goal``, from the first row of the goal's table that applies.
 
     The state in ``view`` may be old, because a deposed leader may have returned it: a broker that
-    no longer leads the log's partition, and does not know that. Before the caller gets a failure
-    that depends on the state, the leader must confirm the state. The same holds before an operator
-    gets a result that depends on the state. So until the state is confirmed, this function returns
-    :class:`Confirm` in place of such a failure or result.
+    no longer leads the log's partition, and does not know that. So the leader must confirm the
+    state by acknowledging a write. Until then, this function returns :class:`Confirm` in place of a
+    failure that depends on the state, and in place of an operator's result that depends on it.
 
-    Exception: the failure because of a take-over by another run is not confirmed. It is certain
-    even if a deposed leader returned the state. The confirming write would fence the other run.
+    Exception: the failure because of a take-over by another run is returned at once. It is certain
+    even if a deposed leader returned the state, and the confirming write would fence the other run.
     """
     found = (row(goal, view) for row in TABLES[type(goal)])
     step = next(step for step in found if step is not None)
@@ -629,11 +628,12 @@ def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
     txnAppId stays in the log, because the job may be running. Later the job's own abort removes the
     key. If the job is dead, an operator's reset removes the key.
 
-    If the key of a running job were removed, this could happen::
+    The state of the key says that the run can't commit any more. If the key of a running job were
+    removed, the job could commit without the rows of an aborted transaction::
 
         the job has prepared its tasks' transactions
-        an operator aborts the transaction of a failed task: the run can't commit any more
-        the job opens its key: without the key, it finds that it may take over, and commits
+        an operator aborts one of these transactions, and the key is removed
+        the job opens its key, finds no state that stops it, and commits the other transactions
     """
     if not view.is_open or view.has_superseded:
         return None

@@ -106,10 +106,11 @@ class WorkerIds:
     and is a part of each id. ``_lock`` guards all fields.
 
     Each used id has an entry, which is never removed: without its entry, the id would be used
-    again. A run has as many entries as its largest micro-batch had tasks in this process. The first
-    micro-batch of a run has entries of its own, because its ids contain another generation than the
-    ids of later micro-batches. The generation is a number in the commit log. It grows when a run
-    takes over, and the run takes over at the commit of its first micro-batch.
+    again. A run has as many entries as its largest micro-batch had tasks in this process.
+
+    Each id contains the generation, a number in the commit log that grows when a run takes over.
+    A run takes over at the commit of its first micro-batch. So the ids of later micro-batches
+    contain another generation than those of the first one, and have entries of their own.
     """
 
     def __init__(self, token: str = "") -> None:

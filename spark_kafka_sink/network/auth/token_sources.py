@@ -106,8 +106,8 @@ def _asker(settings: OAuthSettings, clock: Clock) -> Callable[[], _Answer]:
 
 def _check_stores(client: ClientCredentials) -> None:
     """Reads the stores of the token endpoint, so that a wrong store is an error now. Each request
-    reads them again. These ``ssl.`` options are in ``sasl.jaas.config``, and the error says so: the
-    brokers' options have the same names.
+    reads them again. The error says that the wrong ``ssl.`` option is in ``sasl.jaas.config``,
+    because the brokers' connections have options of the same names.
     """
     try:
         ssl_context(dict(client.tls))

@@ -61,9 +61,9 @@ def with_composed(
     that uses the new columns.
 
     Rows that can't be encoded are added to ``bad``. If ``bad`` is None, raises DataError for the
-    first such row. In such a row, the new column has the row's columns as JSON, for the dead
-    letter. If each topic has its own schema, the new column also has JSON in a row with a null
-    topic.
+    first such row. If each topic has its own schema, a row with a null topic has no schema, so it
+    can't be encoded either. In a row that can't be encoded, the new column has the row's columns as
+    JSON, for the dead letter.
     """
     columns, bad = list(batch.columns), bad or BadRows(None)
     gone = _tombstones(batch, plan)
