@@ -176,8 +176,8 @@ def interrupted_after(seconds: float) -> Iterator[None]:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 5.0)
-    try:
+    try:  # the first one may come before the next line
+        signal.setitimer(signal.ITIMER_REAL, seconds, 5.0)
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
