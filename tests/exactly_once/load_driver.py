@@ -36,6 +36,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from tests.exactly_once import records
 from tests.exactly_once.records import Fate
 from tests.exactly_once.truth import Result, TruthWriter, classify
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,7 +89,7 @@ def misbehaving(
             os._exit(3)
         if how == "sleep":
             time.sleep(float(spec["seconds"]))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 60 * PATIENCE
         while how == "wait" and not Path(spec["until"]).exists():
             assert time.monotonic() < deadline, f"{spec['until']} never came"
             time.sleep(0.01)
