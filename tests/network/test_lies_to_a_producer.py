@@ -21,12 +21,14 @@ from spark_kafka_sink.protocol.request import ApiKey
 from tests.network.liar import TOPIC, Liar, Lie, framed, identity, produced
 from tests.network.simulated import api_versions_body
 from tests.protocol import metadata_bytes as m
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for, with_patience
 
 _LOG = logging.getLogger("spark_kafka_sink")
 #: At once; each takes its time-out, and next to no work.
 _AT_ONCE = 25
-_TIME_OUTS = {"max.block.ms": "3000", "delivery.timeout.ms": "3000", "request.timeout.ms": "2500"}
+_TIME_OUTS = with_patience(
+    {"max.block.ms": 3_000, "delivery.timeout.ms": 3_000, "request.timeout.ms": 2_500}
+)
 
 
 def raw(data: bytes) -> Lie:
@@ -203,7 +205,7 @@ def test_a_false_answer_is_reported_even_byte_by_byte(
     told: dict[tuple[str, bool], Future[str]], case: Case
 ) -> None:
     for drips in (False, True):
-        said = told[repr(case), drips].result(100)
+        said = told[repr(case), drips].result(100 * PATIENCE)
         if case.words is None:
             assert said == ""
         else:
