@@ -67,6 +67,8 @@ _TAKES_A_RECORD = (
 _FORCED_CLOSE_MS = 5_000
 #: How long abandon() waits for new metadata, in ms.
 _LEADERS_MS = 1_000
+#: How long abandon() then sends the abort, in ms. Later, a partition may have lost its leader.
+_ABORT_MS = 1_000
 
 
 class KafkaProducer:
@@ -472,7 +474,7 @@ class KafkaProducer:
         The transaction is aborted only if new metadata shows a leader for each of its partitions.
         The reason is a bug in Kafka 4.3.1: for a partition without a leader, the transaction's
         marker would be lost. Consumers with read_committed would then never see later records of
-        the partition.
+        the partition. For the same reason, the abort is sent for at most a second after that.
         """
         manager, until = self._transaction_manager, self._clock.now_ms() + timeout_ms
         if (
@@ -484,7 +486,7 @@ class KafkaProducer:
             and self._have_leaders(manager.partitions, min(timeout_ms, _LEADERS_MS))
         ):
             manager.transition_to_abortable_error(IllegalStateError("the transaction is abandoned"))
-            self.close(max(0, until - self._clock.now_ms()))
+            self.close(max(0, min(_ABORT_MS, until - self._clock.now_ms())))
         else:
             self.close(0)
 

@@ -254,6 +254,30 @@ def test_abandoning_without_new_metadata_ends_nothing(world: ProducerWorld) -> N
     assert world.state_of("id") == "Ongoing"
 
 
+def test_abandoning_sends_no_late_end_into_a_lost_leader(world: ProducerWorld) -> None:
+    """The coordinator loads for two seconds."""
+    producer = begun(world)
+    producer.send_columns(columns("a"))
+    producer.flush()
+    cluster = world.cluster
+    cluster.drops_markers = True
+    (tp,) = (tp for tp, log in cluster.logs.items() if log.batches)
+    leaders: list[int] = []
+
+    def watched(_: object) -> bool:
+        leaders.append(cluster.logs[tp].leader)
+        return False
+
+    for api in (END, INIT):
+        cluster.control.delay(api, 0, FOREVER, where=watched)
+    cluster.move_coordinator("id", cluster.coordinator_of("id") % 3 + 1, loading_ms=2_000)
+    cluster.at(cluster.now + 1_500, lambda: cluster.move_leader(tp, -1))
+    producer.abandon(5_000)
+    assert leaders
+    assert -1 not in leaders
+    assert world.state_of("id") == "Ongoing"
+
+
 def test_abandoning_with_an_unresolved_batch_fences_it(world: ProducerWorld) -> None:
     """Version 1's EndTxn leaves the epoch as it is: a late copy would open the next one."""
     producer = begun(world, delivery_timeout_ms=2_000, request_timeout_ms=1_000, linger_ms=0)

@@ -318,8 +318,9 @@ class TransactionalProducers:
             self._warm.keep(self._config, producer)
 
     def discard(self, producer: KafkaProducer) -> None:
-        """Aborts the transaction, and closes the producer. Waits for the abort for at most 5 s. The
-        transactional id is never used again. Never raises.
+        """Aborts the transaction, and closes the producer. Waits for the abort for at most 5 s, and
+        not longer than a second after a look at the leaders. The transactional id is never used
+        again. Never raises.
 
         If a partition has no leader, Kafka 4.3.1 loses the marker of the abort, and the rows stay
         in an open transaction there. If the id were used again, the commit marker of its next
