@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from spark_kafka_sink.base.clock import NEVER
 from spark_kafka_sink.base.errors import AuthorizationError, ErrorClass, ErrorCode, KafkaError
@@ -114,11 +114,16 @@ class Call(Generic[ResponseT]):
       again, the call ends without a response, and ``done`` stays False.
     * ``send_by_ms``: a time of the clock. If the request can't be sent before that time, for
       example because a connection opens slowly, the call ends without a response.
+    * ``then``: a function that returns further calls when this call is ``done``. The same run sends
+      them. If the function raises an exception, :meth:`RequestLoop.run` raises this exception.
     * ``response``: the final response. It is None before that.
     * ``done``: True after a final response.
     * ``attempts``: how often a retry was scheduled, which determines the next backoff.
     * ``sent``, ``answered``: how often the request was sent, and how many responses arrived.
-    * ``answered_ms``: the time at which the last response arrived, on this process's clock in ms.
+    * ``sent_ms``: the time at which the request was last sent, on this process's clock in ms.
+    * ``answered_ms``: the time at which the last response arrived. If this process was stopped
+      since ``sent_ms``, the response may have arrived at any time since, and this is ``sent_ms``.
+      (Only a run that is watched knows this: see :meth:`RequestLoop.run`.)
     * ``last_status``: the reason why the call is not ``done``, as a text. If the reason is an error
       code, ``last_code`` has this error code.
     """
@@ -131,11 +136,13 @@ class Call(Generic[ResponseT]):
     success_only: bool = True
     resend: Resend = Resend.ALWAYS
     send_by_ms: int = NEVER
+    then: Callable[[], Iterable[Call[Any]]] | None = None
     response: ResponseT | None = None
     done: bool = False
     attempts: int = 0
     sent: int = 0
     answered: int = 0
+    sent_ms: int = 0
     answered_ms: int = 0
     last_status: str = "no answer"
     last_code: ErrorCode | None = None

@@ -63,6 +63,9 @@ _IN_FLIGHT: Final = 100
 FIRST_BACKOFF_MS: Final = 2
 #: The longest poll while no broker is ready, in ms: one may become ready without an event.
 _POLL_MS: Final = 100
+#: The longest poll of a run that is watched, in ms. A turn that takes twice as long shows that this
+#: process was stopped.
+_WATCH_MS: Final = 500
 #: Between two calls of ``RequestLoop.on_progress``.
 _PROGRESS_MS: Final = 200
 #: Ids in one FindCoordinator: with ids of 300 bytes the request stays below 512 KiB.
@@ -141,6 +144,10 @@ class RequestLoop:
         self.on_progress: Callable[[int, int], None] | None = None
         self._interrupted = False
         self._ran_ms = 0
+        #: The last turn of :meth:`poll_until`, and the time at which this process has last gone on
+        #: after a stop.
+        self._turn_ms = 0
+        self._resumed_ms = 0
         self.client = self._connect()
 
     def _connect(self) -> KafkaClient:
@@ -166,25 +173,33 @@ class RequestLoop:
         """
         return self.metadata.cluster
 
-    def run(self, calls: Iterable[Call[ResponseT]], deadline_ms: int) -> bool:
-        """Sends ``calls`` and handles their responses, until all have ended or until
-        ``deadline_ms`` (a time of the clock in ms).
+    def run(
+        self, calls: Iterable[Call[ResponseT]], deadline_ms: int, *, is_watched: bool = False
+    ) -> bool:
+        """Sends ``calls`` and the calls that follow them (``Call.then``), and handles their
+        responses, until all have ended or until ``deadline_ms`` (a time of the clock in ms).
 
         Returns True if all calls are done, which means that each call has a final response. Raises
         AuthorizationError if the principal does not have the right to find a coordinator. Also
         raises AuthenticationError, UnsupportedVersionError, and the errors of
         :meth:`Call.retry_code`. After an error, some of the other calls may be done or in flight.
+
+        If ``is_watched`` is true, the run notices a stop of this process of a second or longer, for
+        example by SIGSTOP, and ``Call.answered_ms`` takes it into account.
         """
         if len(self.found) > _MOST_COORDINATORS:
             self.found.clear()
         self._ran_ms = deadline_ms - self.clock.now_ms()
         dispatcher = _Dispatcher(self, cast("list[Call[object]]", list(calls)), deadline_ms)
-        report, total = self.on_progress, len(dispatcher.calls)
+        report = self.on_progress
 
         def check(now: int) -> int | None:
             wait = dispatcher.advance(now)
+            if is_watched and wait is not None:
+                wait = min(wait, _WATCH_MS)
             if report is None or wait is None:
                 return wait
+            total = len(dispatcher.calls)
             report(total - dispatcher.open, total)
             return min(wait, _PROGRESS_MS)
 
@@ -192,19 +207,23 @@ class RequestLoop:
             self.poll_until(check, deadline_ms)
         finally:
             if report is not None:
-                report(total, total)
+                report(len(dispatcher.calls), len(dispatcher.calls))
         dispatcher.ended = True
         return all(call.done for call in dispatcher.calls)
 
-    def send_and_receive(self, call: Call[ResponseT], deadline_ms: int) -> ResponseT:
+    def send_and_receive(
+        self, call: Call[ResponseT], deadline_ms: int, *, is_watched: bool = False
+    ) -> ResponseT:
         """Sends one call and returns its response. Raises the errors of :meth:`receive_all`."""
-        return self.receive_all([call], deadline_ms)[0]
+        return self.receive_all([call], deadline_ms, is_watched=is_watched)[0]
 
-    def receive_all(self, calls: Sequence[Call[ResponseT]], deadline_ms: int) -> list[ResponseT]:
+    def receive_all(
+        self, calls: Sequence[Call[ResponseT]], deadline_ms: int, *, is_watched: bool = False
+    ) -> list[ResponseT]:
         """Sends ``calls`` and returns their responses in the order of ``calls``. Raises the errors
         of :meth:`run`. If a call is not done in time, raises KafkaTimeoutError.
         """
-        if not self.run(calls, deadline_ms):
+        if not self.run(calls, deadline_ms, is_watched=is_watched):
             raise self.timeout(calls)
         return [cast("ResponseT", call.response) for call in calls]
 
@@ -221,10 +240,20 @@ class RequestLoop:
                 if self.metadata.failure is not None:
                     raise self.metadata.failure
                 now = self.clock.now_ms()
+                self.notice(now)
                 wait = check(now)
                 if wait is None or now >= deadline_ms:
                     return wait is None
                 self.client.poll(max(0, min(wait, deadline_ms - now)), now)
+
+    def notice(self, now: int) -> int:
+        """Notices whether this process was stopped since its last turn. Returns the time at which
+        it has last gone on.
+        """
+        if now - self._turn_ms > 2 * _WATCH_MS:
+            self._resumed_ms = now
+        self._turn_ms = now
+        return self._resumed_ms
 
     def pause(self, attempts: int, deadline_ms: int) -> None:
         """Waits for a backoff, after which the caller sends its calls again. The backoff grows with
@@ -439,6 +468,11 @@ class _Dispatcher:
     def _end(self, call: Call[object], *, done: bool) -> None:
         call.done = done
         self.open -= 1
+        if done and call.then is not None:
+            for following in call.then():
+                self.calls.append(following)
+                self.open += 1
+                heapq.heappush(self._backing_off, (0, next(self._order), following))
 
     def _any_broker(self, now: int) -> tuple[Node | None, int]:
         """Returns two values. The first is the least loaded broker, or None if no request can be
@@ -461,6 +495,7 @@ class _Dispatcher:
     def _send(self, call: Call[object], node: Node, now: int) -> None:
         assert call.request is not None
         call.sent += 1
+        call.sent_ms = now
         self._send_request(
             call.request, node, now, lambda response: self._handle_response(call, node, response)
         )
@@ -504,7 +539,7 @@ class _Dispatcher:
             self._lost(call, now, _no_response(node, response))
             return
         call.answered += 1
-        call.answered_ms = now
+        call.answered_ms = now if call.sent_ms >= self._loop.notice(now) else call.sent_ms
         code = call.retry_code(response.body)
         if code is None:
             call.response = response.body

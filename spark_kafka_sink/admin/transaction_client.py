@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from os.path import commonprefix
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -23,11 +24,10 @@ from spark_kafka_sink.admin.admin_client import AdminClient
 from spark_kafka_sink.admin.call import AnyBroker, Call, CoordinatorKey, Resend, Target, retry_code
 from spark_kafka_sink.admin.request_loop import NewClient
 from spark_kafka_sink.admin.transaction_description import TransactionDescription, TransactionState
-from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.clock import NEVER, Clock
 from spark_kafka_sink.base.errors import (
     ConfigError,
     ErrorCode,
-    KafkaTimeoutError,
     UnsupportedVersionError,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -95,7 +95,7 @@ _ANSWER_MS: Final = 4_000
 _DOUBLINGS: Final = 4
 #: The time in ms for which the result of a look at the leaders is believed.
 _LED_MS: Final = 1_000
-#: The wait for the responses of a look at the leaders, in ms. It is doubled like ``_ANSWER_MS``.
+#: The wait for a look at the leaders, in ms. It is doubled like ``_ANSWER_MS``.
 _LOOK_MS: Final = 2_000
 #: The maximum number of remembered topics of the last check.
 _MOST_WRITTEN: Final = 100
@@ -144,13 +144,15 @@ class Beside:
     Brokers handle the requests of a connection in order. So each coordinator first describes its
     transactions, and then lists the transactions that are older than ``age_ms``. The additional
     requests must be created before the descriptions are known. ``ids`` has the transactional ids of
-    these requests, and ``topics`` has their topics. If the descriptions then show that other topics
+    these requests, and ``topics`` has their topics. The coordinator of the transactional id
+    ``shown_by`` gets the Metadata request. If the descriptions then show that other topics
     or another age limit are needed, the responses to the additional requests are not used.
     """
 
     ids: Collection[str]
     age_ms: int
     topics: Collection[str]
+    shown_by: str
     #: The ListTransactions calls for each coordinator.
     ages: Mapping[Node, AgeCalls] = field(default_factory=dict)
     metadata: Call[MetadataResponse] | None = None
@@ -159,6 +161,83 @@ class Beside:
         """All calls of this object: ListTransactions and Metadata."""
         of_ages: list[Call[Any]] = [call for calls in self.ages.values() for call in calls]
         return of_ages if self.metadata is None else [*of_ages, self.metadata]
+
+
+class LastLook(NamedTuple):
+    """A look at the leaders of transactions' partitions. ``ms`` is the time at which the first
+    response has arrived. ``partitions`` has the partitions by transactional id.
+    """
+
+    ms: int
+    partitions: Mapping[str, Partitions]
+
+
+@dataclass(slots=True, eq=False)
+class _Look:
+    """A look at the leaders of the partitions of several transactions, and then the calls that end
+    these transactions. ``calls`` has these calls by transactional id.
+
+    Each coordinator shows the leaders for its own transactions. It writes the markers to the
+    leaders that it knows. Another broker may be cut off from the controller, and show old leaders.
+    As soon as a coordinator has shown the leaders, the calls for its transactions are sent. So a
+    silent coordinator delays no other.
+
+    ``coordinators`` has the transactional ids of the look, with their coordinators. ``partitions``
+    has the partitions that are known, by transactional id. The other transactions are described
+    first. After the run, ``seen`` has the ids whose coordinator has responded.
+    """
+
+    calls: Mapping[str, Call[Any]]
+    partitions: Mapping[str, Partitions]
+    coordinators: Mapping[str, Node]
+    seen: set[str] = field(default_factory=set)
+
+    def first(self) -> list[Call[Any]]:
+        """The calls with which the look begins. Further calls follow them (``Call.then``)."""
+        known: dict[Node, dict[str, Partitions]] = defaultdict(dict)
+        unknown: dict[str, Node] = {}
+        for i, node in self.coordinators.items():
+            if i in self.partitions:
+                known[node][i] = self.partitions[i]
+            else:
+                unknown[i] = node
+        begun = [c for node, by_id in known.items() for c in self._leaders(node, by_id, NEVER)]
+        for call in _describe_calls(unknown):
+            call.then = partial(self._described, call)
+            begun.append(call)
+        return begun
+
+    def _described(self, call: Call[DescribeTransactionsResponse]) -> list[Call[Any]]:
+        assert isinstance(call.to, Node)
+        by_id = {i: one.partitions for i, one in _described_by(call).items()}
+        return self._leaders(call.to, by_id, call.answered_ms + _LED_MS)
+
+    def _leaders(
+        self, node: Node, by_id: Mapping[str, Partitions], send_by_ms: int
+    ) -> list[Call[Any]]:
+        topics = _topics(by_id)
+        if not topics:
+            return self._ends(by_id, send_by_ms)
+        call = _metadata_call(topics, node, resend=Resend.NEVER)
+        call.then = partial(self._shown, call, by_id)
+        return [call]
+
+    def _shown(
+        self, call: Call[MetadataResponse], by_id: Mapping[str, Partitions]
+    ) -> list[Call[Any]]:
+        assert call.response is not None
+        self.seen |= by_id.keys()
+        away = _without_leader(by_id, call.response)
+        # (A throttled connection sends nothing until then, whatever is looked at.)
+        send_by_ms = call.answered_ms + call.response.throttle_time_ms + _LED_MS
+        return self._ends([i for i in by_id if i not in away], send_by_ms)
+
+    def _ends(self, ids: Collection[str], send_by_ms: int) -> list[Call[Any]]:
+        self.seen |= {*ids}
+        ends = [self.calls[i] for i in ids]
+        for end in ends:
+            end.send_by_ms = send_by_ms
+        return ends
 
 
 class TransactionClient(AdminClient):
@@ -182,6 +261,8 @@ class TransactionClient(AdminClient):
         #: batch usually write to the same topics.
         self._list_ages = False
         self._written: frozenset[str] = frozenset()
+        #: The last look of :meth:`leaderless`.
+        self.last_look: LastLook | None = None
 
     def end(
         self,
@@ -241,9 +322,8 @@ class TransactionClient(AdminClient):
         """
         version = self.transaction_version(deadline_ms)
         kept = self.leaderless(found, deadline_ms)
-        looked_ms = self.clock.now_ms()
+        look = self.last_look
         found = {i: d for i, d in found.items() if i not in kept}
-        partitions = {i: d.partitions for i, d in found.items()}
         ended = {
             i: PreparedTransaction(i, d.producer_id, d.producer_epoch, version)
             for i, d in found.items()
@@ -255,32 +335,21 @@ class TransactionClient(AdminClient):
                 tuple(ended.values()),
                 committed=False,
                 deadline_ms=deadline_ms,
-                looked_ms=looked_ms,
-                partitions=partitions,
+                looked_ms=look.ms if look is not None and ended.keys() <= {*prepared} else None,
+                partitions={i: d.partitions for i, d in found.items() if i in prepared},
             ),
-            **self.fence(
-                [i for i in found if i not in ended],
-                deadline_ms,
-                looked_ms=looked_ms,
-                partitions=partitions,
-            ),
+            **self.fence([i for i in found if i not in ended], deadline_ms),
         }
 
-    def fence(
-        self,
-        transactional_ids: Iterable[str],
-        deadline_ms: int,
-        *,
-        looked_ms: int | None = None,
-        partitions: Mapping[str, Partitions] = MappingProxyType({}),
-    ) -> EndAnswers:
-        """Sends InitProducerId for each transactional id. The coordinator then aborts the open
+    def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
+        """Sends InitProducerId for each transactional id, after a look at the leaders of its
+        transaction's partitions (:meth:`run_ending`). The coordinator then aborts the open
         transaction of the id, and fences the id's producer (raises the epoch). Returns the error
-        codes like :meth:`end`. :meth:`run_ending` explains ``looked_ms`` and ``partitions``.
+        codes like :meth:`end`.
         """
         wanted = {i: init_producer_id(i, _FENCE_TIMEOUT_MS) for i in transactional_ids}
         calls = {i: _ending(r, "InitProducerId", i) for i, r in wanted.items()}
-        self.run_ending(calls, deadline_ms, looked_ms=looked_ms, partitions=partitions)
+        self.run_ending(calls, deadline_ms)
         return _answers(calls)
 
     def run_ending(
@@ -306,72 +375,55 @@ class TransactionClient(AdminClient):
             the coordinator has loaded. The partition has no leader until the broker starts again
             an EndTxn that is sent again now would be accepted, and its marker would be lost
 
-        ``partitions`` has the partitions of transactions, by transactional id, as far as the caller
-        knows them. For the other transactions, DescribeTransactions returns the partitions.
+        ``partitions`` has the partitions of prepared transactions, by transactional id, as far as
+        the caller knows them. For the other transactions, each look requests the partitions: the
+        producer of a transaction that is not prepared may still write to further partitions.
         """
-        known = dict(partitions)
         waiting, rounds = dict(calls), 0
-        while waiting and self.clock.now_ms() < deadline_ms:
-            away: Collection[str] = ()
+        while waiting and (now := self.clock.now_ms()) < deadline_ms:
             patience = 1 << min(rounds, _DOUBLINGS)
-            if looked_ms is None or self.clock.now_ms() - looked_ms > _LED_MS:
-                checked = [i for i in waiting if i not in regardless]
-                away = self._away(checked, known, deadline_ms, patience * _LOOK_MS)
-                looked_ms = self.clock.now_ms()
-            ready = [call for i, call in waiting.items() if i not in away]
-            for call in ready:
-                call.send_by_ms = looked_ms + _LED_MS
-            limit_ms = self.clock.now_ms() + patience * _ANSWER_MS
-            self.loop.run(ready, min(deadline_ms, limit_ms))
+            if looked_ms is not None and now - looked_ms > _LED_MS:
+                looked_ms = None
+            looked_at = {i: None for i in waiting if looked_ms is None and i not in regardless}
+            sent = [call for i, call in waiting.items() if i not in looked_at]
+            for call in sent:
+                call.send_by_ms = NEVER if looked_ms is None else looked_ms + _LED_MS
+            nodes = self._coordinators_now(looked_at, min(deadline_ms, now + patience * _LOOK_MS))
+            look = _Look(waiting, partitions, nodes)
+            limit_ms = self.clock.now_ms() + patience * (_ANSWER_MS + _LOOK_MS * bool(looked_at))
+            self.loop.run([*sent, *look.first()], min(deadline_ms, limit_ms), is_watched=True)
+            self.loop.forget_coordinators(looked_at.keys() - look.seen)
             waiting = {i: call for i, call in waiting.items() if not call.done}
             if waiting:
                 self.loop.pause(rounds, deadline_ms)
             looked_ms = None
             rounds += 1
 
-    def _away(
-        self, ids: Collection[str], known: dict[str, Partitions], deadline_ms: int, wait_ms: int
-    ) -> Collection[str]:
-        """Returns the ids of ``ids`` whose transaction has a partition without a leader.
-
-        ``known`` has the partitions of transactions, by id. If an id is missing there, this method
-        requests the description of the id, and adds its partitions to ``known``. If the description
-        or the leaders don't arrive within ``wait_ms``, the id is also in the result.
-        """
-        unknown = [i for i in ids if i not in known]
-        found = self.describe_now(unknown, deadline_ms, wait_ms)
-        known |= {i: one.partitions for i, one in found.items()}
-        written = {i: known[i] for i in ids if i in known}
-        try:
-            soon = min(deadline_ms, self.clock.now_ms() + wait_ms)
-            # (A silent coordinator is not the least loaded broker: it has not responded yet.)
-            leaderless = self._leaderless(written, soon, AnyBroker())
-        except KafkaTimeoutError:
-            return ids
-        return [i for i in ids if i not in known or i in leaderless]
-
-    def describe_now(
-        self, transactional_ids: Collection[str], deadline_ms: int, wait_ms: int = _LOOK_MS
-    ) -> Mapping[str, TransactionDescription]:
-        """Sends DescribeTransactions once to the coordinators of transactional ids. Returns the
-        descriptions that arrive within ``wait_ms``, by id. If a coordinator does not respond, the
-        ids of other coordinators are described nevertheless. (:meth:`describe` waits for each
-        coordinator.)
-        """
-        until_ms = min(deadline_ms, self.clock.now_ms() + wait_ms)
+    def _coordinators_now(self, ids: Collection[str], until_ms: int) -> Mapping[str, Node]:
+        """Returns the coordinators of transactional ids that are found by ``until_ms``."""
         finds: dict[str, Call[Any]] = {
-            i: Call(None, CoordinatorKey(i), "FindCoordinator", resend=Resend.NEVER)
-            for i in transactional_ids
+            i: Call(None, CoordinatorKey(i), "FindCoordinator", resend=Resend.NEVER) for i in ids
         }
         self.loop.run(finds.values(), until_ms)
-        nodes = {i: self.loop.found[CoordinatorKey(i)] for i, find in finds.items() if find.done}
-        calls = self._describe_calls(nodes)
+        return {i: self.loop.found[CoordinatorKey(i)] for i, find in finds.items() if find.done}
+
+    def describe_now(
+        self, transactional_ids: Collection[str], deadline_ms: int, *, patience: int = 1
+    ) -> Mapping[str, TransactionDescription]:
+        """Sends DescribeTransactions once to the coordinators of transactional ids. Returns the
+        descriptions that arrive within ``patience`` times two seconds, by id. If a coordinator does
+        not respond, the ids of other coordinators are described nevertheless. (:meth:`describe`
+        waits for each coordinator.)
+        """
+        wait_ms = patience * _LOOK_MS
+        until_ms = min(deadline_ms, self.clock.now_ms() + wait_ms)
+        calls = _describe_calls(self._coordinators_now(transactional_ids, until_ms))
         self.loop.run(calls, min(deadline_ms, self.clock.now_ms() + wait_ms))
         found = {i: one for call in calls for i, one in _described_by(call).items()}
-        self.loop.forget_coordinators(i for i in finds if i not in found)
+        self.loop.forget_coordinators(i for i in transactional_ids if i not in found)
         return found
 
-    def beside(self, ids: Collection[str], age_ms: int) -> Beside | None:
+    def beside(self, ids: Collection[str], age_ms: int, *, shown_by: str) -> Beside | None:
         """Creates the requests that :meth:`describe` sends together with DescribeTransactions for
         ``ids``: ListTransactions for transactions that are older than ``age_ms``, and Metadata of
         the topics that the last transactions wrote to.
@@ -386,13 +438,12 @@ class TransactionClient(AdminClient):
         """
         if not self._list_ages or not self._written:
             return None
-        return Beside(ids, age_ms, self._written)
+        return Beside(ids, age_ms, self._written, shown_by)
 
     def _fill(self, beside: Beside, deadline_ms: int) -> None:
         nodes = dict.fromkeys(self.loop.coordinators(beside.ids, deadline_ms).values())
         beside.ages = self._age_calls(beside.ids, beside.age_ms, nodes)
-        to = CoordinatorKey(next(iter(beside.ids)))
-        beside.metadata = _metadata_call(beside.topics, to)
+        beside.metadata = _metadata_call(beside.topics, CoordinatorKey(beside.shown_by))
 
     def describe(
         self,
@@ -411,7 +462,7 @@ class TransactionClient(AdminClient):
         waiting = dict.fromkeys(transactional_ids)
         attempts, refused = 0, list[Call[DescribeTransactionsResponse]]()
         while True:
-            calls = self._describe_calls(self.loop.coordinators(waiting, deadline_ms))
+            calls = _describe_calls(self.loop.coordinators(waiting, deadline_ms))
             try:
                 self._run_with(calls, beside, deadline_ms)
             except UnsupportedVersionError:
@@ -436,32 +487,13 @@ class TransactionClient(AdminClient):
                 raise self.loop.timeout(refused or calls)
             attempts += 1
 
-    def _describe_calls(
-        self, coordinators: Mapping[str, Node]
-    ) -> list[Call[DescribeTransactionsResponse]]:
-        """Creates the DescribeTransactions calls for transactional ids, to their coordinators."""
-        by_node: dict[Node, list[str]] = defaultdict(list)
-        for i, node in coordinators.items():
-            by_node[node].append(i)
-        return [
-            Call(
-                DescribeTransactionsRequest(transactional_ids=ids_of_node[n : n + _MOST_DESCRIBED]),
-                node,
-                "DescribeTransactions",
-                right="DESCRIBE on the transactional id",
-                resend=Resend.AFTER_CODE,
-            )
-            for node, ids_of_node in by_node.items()
-            for n in range(0, len(ids_of_node), _MOST_DESCRIBED)
-        ]
-
     def _run_with(
         self, calls: Sequence[Call[Any]], beside: Beside | None, deadline_ms: int
     ) -> None:
         if beside is not None:
             self._fill(beside, deadline_ms)
             calls = [*calls, *beside.calls()]
-        self.loop.run(calls, deadline_ms)
+        self.loop.run(calls, deadline_ms, is_watched=beside is not None)
 
     def open_transactions(
         self, prefix: str, deadline_ms: int, *, idle: bool = False, patient: bool = True
@@ -577,6 +609,7 @@ class TransactionClient(AdminClient):
         found: Mapping[str, TransactionDescription],
         deadline_ms: int,
         *,
+        shown_by: str = "",
         beside: Beside | None = None,
     ) -> Mapping[str, Sequence[TopicPartition]]:
         """Checks the partitions of all transactions in ``found``. Returns the partitions that have
@@ -585,54 +618,49 @@ class TransactionClient(AdminClient):
 
         If a transaction with a leaderless partition were ended, Kafka 4 would lose the marker for
         this partition. If the Metadata response does not have a partition, for example because its
-        topic was deleted, the partition is not in the result. The Metadata request is sent to the
-        coordinator of one of these transactions, because any other broker might not respond.
-        ``beside`` has a Metadata request that :meth:`describe` has already sent. Its response is
-        used if it is for all topics of the transactions, and if it arrived in the last FRESH_MS.
+        topic was deleted, the partition is not in the result. Each coordinator shows
+        the leaders for its own transactions (see :class:`_Look`). With ``shown_by``, only the
+        coordinator of this transactional id shows them: a caller uses it if this coordinator has
+        just accepted a write, so that it is not cut off. ``beside`` has a Metadata request that
+        :meth:`describe` has already sent. Its response is used if it is for all topics of the
+        transactions, and if it arrived in the last FRESH_MS.
         """
-        if not found:
+        by_id = {i: one.partitions for i, one in found.items()}
+        topics = _topics(by_id)
+        self.last_look = None
+        if not topics:
             return {}
-        by_id = {i: description.partitions for i, description in found.items()}
-        return self._leaderless(by_id, deadline_ms, CoordinatorKey(next(iter(found))), beside)
-
-    def _leaderless(
-        self,
-        by_id: Mapping[str, Partitions],
-        deadline_ms: int,
-        to: Target,
-        beside: Beside | None = None,
-    ) -> Mapping[str, Sequence[TopicPartition]]:
-        written: defaultdict[str, set[int]] = defaultdict(set)
-        for written_to in by_id.values():
-            for topic, partitions in written_to:
-                written[topic].update(partitions)
-        if not written:
-            return {}
-        self._written = frozenset(written if len(written) <= _MOST_WRITTEN else ())
-        response = None
+        self._written = frozenset(topics if len(topics) <= _MOST_WRITTEN else ())
+        call = None if beside is None else beside.metadata
         if (
             beside is not None
-            and beside.metadata is not None
-            and written.keys() <= {*beside.topics}
-            and self.clock.now_ms() - beside.metadata.answered_ms <= FRESH_MS
+            and call is not None
+            and call.response is not None
+            and topics.keys() <= {*beside.topics}
+            and self.clock.now_ms() - call.answered_ms <= FRESH_MS
         ):
-            response = beside.metadata.response
-        if response is None:
-            call = _metadata_call(written, to)
-            response = self.loop.send_and_receive(call, deadline_ms)
-        lost = {
-            partition.tp
-            for topic in response.topics
-            for partition in topic.partitions
-            if partition.leader < 0 and partition.tp.partition in written[topic.name]
-        }
-        if not lost:
-            return {}
-        without = {
-            i: [tp for t, ps in written_to for p in ps if (tp := TopicPartition(t, p)) in lost]
-            for i, written_to in by_id.items()
-        }
-        return {i: partitions for i, partitions in without.items() if partitions}
+            self.last_look = LastLook(call.answered_ms, by_id)
+            return _without_leader(by_id, call.response)
+        return self._shown(by_id, shown_by, deadline_ms)
+
+    def _shown(
+        self, by_id: Mapping[str, Partitions], shown_by: str, deadline_ms: int
+    ) -> Mapping[str, Sequence[TopicPartition]]:
+        """Sends the Metadata requests of :meth:`leaderless`, and waits for all responses."""
+        groups: defaultdict[object, dict[str, Partitions]] = defaultdict(dict)
+        nodes = {} if shown_by else self.loop.coordinators(by_id, deadline_ms)
+        for i, written_to in by_id.items():
+            groups[nodes.get(i)][i] = written_to
+        calls = [
+            _metadata_call(_topics(group), CoordinatorKey(shown_by or next(iter(group))))
+            for group in groups.values()
+        ]
+        shown = self.loop.receive_all(calls, deadline_ms, is_watched=True)
+        self.last_look = LastLook(min(call.answered_ms for call in calls), by_id)
+        away: dict[str, Sequence[TopicPartition]] = {}
+        for group, response in zip(groups.values(), shown, strict=True):
+            away |= _without_leader(group, response)
+        return away
 
     def transaction_version(self, deadline_ms: int) -> int:
         """Returns the version of the cluster's transactions: 2 if the brokers offer
@@ -704,9 +732,49 @@ def _ending(request: Request[_EndedT], what: str, transactional_id: str) -> Call
     )
 
 
-def _metadata_call(topics: Collection[str], to: Target) -> Call[MetadataResponse]:
+def _describe_calls(coordinators: Mapping[str, Node]) -> list[Call[DescribeTransactionsResponse]]:
+    """Creates the DescribeTransactions calls for transactional ids, to their coordinators."""
+    by_node: dict[Node, list[str]] = defaultdict(list)
+    for i, node in coordinators.items():
+        by_node[node].append(i)
+    return [
+        Call(
+            DescribeTransactionsRequest(transactional_ids=ids_of_node[n : n + _MOST_DESCRIBED]),
+            node,
+            "DescribeTransactions",
+            right="DESCRIBE on the transactional id",
+            resend=Resend.AFTER_CODE,
+        )
+        for node, ids_of_node in by_node.items()
+        for n in range(0, len(ids_of_node), _MOST_DESCRIBED)
+    ]
+
+
+def _metadata_call(
+    topics: Collection[str], to: Target, *, resend: Resend = Resend.ALWAYS
+) -> Call[MetadataResponse]:
     request = MetadataRequest(tuple(topics), allow_auto_topic_creation=False)
-    return Call(request, to, "Metadata of the partitions")
+    return Call(request, to, "Metadata of the partitions", resend=resend)
+
+
+def _topics(by_id: Mapping[str, Partitions]) -> dict[str, None]:
+    return {topic: None for written_to in by_id.values() for topic, _ in written_to}
+
+
+def _without_leader(
+    by_id: Mapping[str, Partitions], response: MetadataResponse
+) -> Mapping[str, Sequence[TopicPartition]]:
+    """Returns the partitions of transactions that have no leader in ``response``, by transactional
+    id. A transaction whose partitions all have leaders is missing in the result.
+    """
+    lost = {one.tp for topic in response.topics for one in topic.partitions if one.leader < 0}
+    if not lost:
+        return {}
+    without = {
+        i: [tp for t, ps in written_to for p in ps if (tp := TopicPartition(t, p)) in lost]
+        for i, written_to in by_id.items()
+    }
+    return {i: partitions for i, partitions in without.items() if partitions}
 
 
 def _answers(calls: Mapping[str, Call[Any]]) -> EndAnswers:

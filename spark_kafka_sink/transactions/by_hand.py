@@ -70,7 +70,6 @@ def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
     gone = (i for i, how in outcomes.items() if how in (Outcome.LOST, Outcome.UNKNOWN))
     # (Brokers would drop the markers of transactions that have a partition without a leader.)
     away = client.leaderless(found, client.deadline())
-    looked_ms = client.clock.now_ms()
     left = [
         t
         for t in decision.transactions
@@ -80,7 +79,6 @@ def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
         client,
         left,
         client.deadline(),
-        looked_ms=looked_ms,
         is_one_committed=Outcome.COMMITTED in outcomes.values(),
     )
     more = (i for i in gone if i not in step.accepted)

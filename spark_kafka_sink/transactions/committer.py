@@ -80,7 +80,7 @@ from spark_kafka_sink.transactions.table import decided_ids, decides_next, next_
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId, log_id
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.admin.transaction_client import TransactionClient
+    from spark_kafka_sink.admin.transaction_client import LastLook, TransactionClient
     from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog, LogSession
 
 _log = logging.getLogger(__name__)
@@ -214,8 +214,8 @@ class _Performance:
         self._client = client
         self._goal = goal
         self._session: LogSession | None = None
-        #: The time of the last check of a decision, which looks at the leaders of its partitions.
-        self._looked_ms: int | None = None
+        #: The look at the leaders of the last check of a decision.
+        self._look: LastLook | None = None
 
     def to_its_end(self) -> View:
         """Performs steps until the work of the goal is done or has failed. Returns all facts and
@@ -374,7 +374,7 @@ class _Performance:
         """Raises an error if ``decision`` may not be committed now."""
         key = self._goal.key
         raise_refusal(key, unready(self._client, decision, log_id(key), deadline_ms))
-        self._looked_ms = self._client.clock.now_ms()
+        self._look = self._client.last_look
 
     def _write(
         self,
@@ -401,7 +401,7 @@ class _Performance:
             decision.transactions,
             self._client.deadline(max(config.max_block_ms, config.delivery_timeout_ms)),
             checked_until_ms=view.young_until_ms,
-            looked_ms=self._looked_ms,
+            look=self._look,
             only_lost=step.only_lost,
         )
         return replace(view, ended=ended)

@@ -153,7 +153,7 @@ def unready(
     """
     ids, number = decision.ids, decision.number
     timeout_ms = client.config.transaction_timeout_ms  # usually that of the tasks, too
-    beside = client.beside(ids, timeout_ms - margin_ms(timeout_ms))
+    beside = client.beside(ids, timeout_ms - margin_ms(timeout_ms), shown_by=log)
     found = dict(client.describe((*ids, log), deadline, beside=beside))
     own = {log: found.pop(log)}
     gone = [
@@ -163,11 +163,11 @@ def unready(
     ]
     late = frozenset() if gone else near_timeout(client, found, margin_ms, deadline, beside=beside)
     if not gone and not late:
-        away = client.leaderless(found | own, deadline, beside=beside)
+        away = client.leaderless(found | own, deadline, shown_by=log, beside=beside)
         while log in away and client.clock.now_ms() < deadline:
             client.loop.pause(6, deadline)  # about 0.1 s
             with suppress(KafkaTimeoutError):  # then the last result counts
-                away = client.leaderless(found | own, deadline)
+                away = client.leaderless(found | own, deadline, shown_by=log)
         left = tuple(sorted({str(tp) for partitions in away.values() for tp in partitions}))
         return refused(NoLeader(number, left)) if left else None
     abort_all(client, decision.transactions, client.deadline())

@@ -56,12 +56,14 @@ from spark_kafka_sink.transactions.outcomes import (
 )
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.admin.transaction_client import Beside, TransactionClient
+    from spark_kafka_sink.admin.transaction_client import Beside, LastLook, TransactionClient
 
 #: The pause between two rounds of EndTxn for transactions that are neither committed nor aborted.
 _ROUND_MS = 20
-#: The time for which EndTxn is sent again before the ages of the transactions are checked again.
+#: The time for which EndTxn is sent again before the ages of the transactions are checked again. If
+#: a coordinator does not respond in time, it is doubled, at most ``_DOUBLINGS`` times.
 _AGAIN_MS = 8_000
+_DOUBLINGS = 2
 #: The wait for the ages of transactions that may be too old to wait for a leader.
 _AGES_MS = 2_000
 #: The pause between two descriptions of transactions that are too old to be committed, and too
@@ -134,7 +136,7 @@ def end_decided(
     deadline_ms: int,
     *,
     checked_until_ms: int,
-    looked_ms: int | None,
+    look: LastLook | None = None,
     only_lost: bool,
 ) -> CommitOutcomes:
     """Commits all transactions of a decision, or aborts all of them. Returns the ids of the
@@ -142,11 +144,9 @@ def end_decided(
 
     All are aborted, and returned as ``lost``, in one case: no transaction is committed, and brokers
     have aborted some of them or will soon do so. With ``only_lost``, all are aborted only if
-    brokers have already aborted some.
-
-    Until the time ``checked_until_ms``, the transactions are known to be far from their timeout. So
-    their ages are not checked before that time. ``looked_ms`` is the time when the caller last
-    looked at the leaders of the transactions' partitions. Both are times of the client's clock.
+    brokers have already aborted some. Until the time ``checked_until_ms`` (of the clock, in ms),
+    the transactions are known to be far from their timeout. So their ages are not checked before
+    that time. ``look`` is the last look at the leaders of their partitions.
     """
     until_ms, todo = checked_until_ms, Ending.COMMIT
     found: Mapping[str, TransactionDescription] = {}
@@ -156,7 +156,7 @@ def end_decided(
             transactions,
             deadline_ms,
             first_by_ms=until_ms,
-            looked_ms=looked_ms,
+            look=look,
             found=found,
             is_one_committed=todo is Ending.FINISH,
         )
@@ -165,7 +165,7 @@ def end_decided(
             ended = _with_described(ended, transactions, found)
             return replace(ended, overdue=_overdue(client, ended.unclear, found))
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
-        todo, looked_ms = _next(client, transactions, found, deadline_ms, only_lost=only_lost)
+        todo, look = _next(client, transactions, found, deadline_ms, only_lost=only_lost)
         # (If a coordinator no longer has an id, the description of the id has no timeout.)
         margin = min(
             (margin_ms(d.timeout_ms) for d in found.values() if d.timeout_ms > 0), default=0
@@ -238,19 +238,19 @@ def _next(
     deadline_ms: int,
     *,
     only_lost: bool,
-) -> tuple[Ending, int | None]:
-    """Decides as :func:`ending` does. Also returns the time when this function looked at the
-    leaders of the transactions' partitions, or None if a partition has no leader.
+) -> tuple[Ending, LastLook | None]:
+    """Decides as :func:`ending` does. Also returns the look at the leaders, or None if a partition
+    has no leader.
     """
     open_ = {i: d for i, d in found.items() if d.state is TransactionState.ONGOING}
     away = bool(client.leaderless(open_, deadline_ms))
-    looked_ms = client.clock.now_ms()
+    look = None if away else client.last_look
     todo = ending(transactions, found, None, away=away, only_lost=only_lost)
     if todo is None:
         age = _age(client, open_, deadline_ms, only_lost=only_lost)
         todo = ending(transactions, found, age, away=away, only_lost=only_lost)
     assert todo is not None
-    return todo, None if away else looked_ms
+    return todo, look
 
 
 def _age(
@@ -283,7 +283,7 @@ def commit_all(
     deadline_ms: int,
     *,
     first_by_ms: int = NEVER,
-    looked_ms: int | None = None,
+    look: LastLook | None = None,
     found: Mapping[str, TransactionDescription] = MappingProxyType({}),
     is_one_committed: bool = False,
 ) -> CommitOutcomes:
@@ -291,32 +291,35 @@ def commit_all(
     ``deadline_ms``. Transactions that are committed already stay as they are. Returns the ids of
     the transactions that are not committed, by outcome.
 
-    If no transaction is committed at the time ``first_by_ms``, returns at that time. ``found`` has
-    descriptions that the caller has, which show the partitions of the transactions.
-
-    An EndTxn waits until the partitions of its transaction have leaders, with two exceptions. The
-    first EndTxn does not wait within a second after ``looked_ms``, the time when the caller has
-    looked at the leaders. The EndTxn of an old transaction does not wait if ``is_one_committed`` is
-    true, or after one of ``transactions`` is committed.
+    If no transaction is committed at the time ``first_by_ms``, returns at that time. ``look`` is
+    the caller's last look at the leaders of the transactions' partitions. An EndTxn that is sent
+    more than a second after ``look``, or is sent again, first waits until the partitions of its
+    transaction have leaders. ``found`` has descriptions that the caller has. Exception: when
+    one of ``transactions`` is committed, or ``is_one_committed`` is true, the EndTxn for an old
+    transaction does not wait any more.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
     outcomes: dict[str, Outcome] = {}
     gone: set[str] = set()
-    partitions = {i: description.partitions for i, description in found.items()}
+    partitions = {} if look is None else dict(look.partitions)
+    partitions |= {i: description.partitions for i, description in found.items()}
+    looked_ms = None if look is None else look.ms
     old = _aged(client, found, limit_ms) if is_one_committed else frozenset[str]()
+    rounds = 0
     while open_:
+        patience = 1 << min(rounds, _DOUBLINGS)
         answers = client.end(
             list(open_.values()),
             committed=True,
-            deadline_ms=min(limit_ms, client.clock.now_ms() + _AGAIN_MS),
+            deadline_ms=min(limit_ms, client.clock.now_ms() + patience * _AGAIN_MS),
             looked_ms=looked_ms,
             partitions=partitions,
             regardless=old,
         )
         outcomes |= {i: Outcome.COMMITTED for i, code in answers.items() if code is ErrorCode.NONE}
         left = [i for i in open_ if i not in outcomes]
-        found = client.describe_now(left, limit_ms)
+        found = client.describe_now(left, limit_ms, patience=patience)
         partitions |= {i: description.partitions for i, description in found.items()}
         judged = {i: outcome_of(open_[i], description) for i, description in found.items()}
         gone |= {i for i, one in found.items() if one.error is not ErrorCode.NONE}
@@ -330,6 +333,7 @@ def commit_all(
         if open_:
             client.clock.wait(Latch(), min(limit_ms, now + _ROUND_MS))
             looked_ms = None
+            rounds += any(i not in found for i in open_)
             if is_one_committed:
                 old = _aged(client, {i: found[i] for i in open_ if i in found}, limit_ms)
 

@@ -83,8 +83,8 @@ def x6_a_commit_does_not_look_again() -> AbstractContextManager[Any]:
     true, ends = ending._next, ending.end_decided
 
     def next_(*given: Any, **named: Any) -> Any:
-        found, looked_ms = true(*given, **named)
-        return (ending.Ending.FINISH if found is ending.Ending.COMMIT else found), looked_ms
+        found, look = true(*given, **named)
+        return (ending.Ending.FINISH if found is ending.Ending.COMMIT else found), look
 
     def end_decided(*given: Any, checked_until_ms: int, **how: Any) -> Any:
         return ends(*given, checked_until_ms=checked_until_ms and NEVER, **how)

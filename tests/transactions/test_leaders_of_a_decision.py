@@ -66,8 +66,8 @@ def test_a_leader_is_lost_while_the_ages_are_asked_for_again(
 def test_a_leader_is_lost_while_one_coordinator_is_slow(
     scene: Scene, slow: ApiKey, used_again: bool
 ) -> None:
-    """One coordinator answers Metadata at once, and another one takes 2 s for its part of the round
-    (a pause of its process). Meanwhile a leader is lost.
+    """The log's coordinator answers Metadata at once, and another one takes 2 s for its part of the
+    round (a pause of its process). Meanwhile a leader is lost.
     """
     cluster, tp = scene.cluster, TopicPartition("t", 0)
     query = Query.of(scene)
@@ -75,7 +75,8 @@ def test_a_leader_is_lost_while_one_coordinator_is_slow(
     owner = query.owner()
     workers = (TransactionalId(KEY, "run", f"w{n}", 0, owner.generation) for n in range(50))
     by_node = one_for_each_broker(cluster, map(str, workers))
-    first, second = list(by_node)[:2]
+    first = cluster.coordinator_of(f"{KEY}~~log")
+    second = next(node for node in by_node if node != first)
     prepared = []
     for n, id_ in enumerate((by_node[first], by_node[second])):
         producer = scene.producer(id_)

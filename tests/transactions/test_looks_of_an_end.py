@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.admin.transaction_client import LastLook
 from spark_kafka_sink.base.errors import ErrorCode
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
@@ -30,8 +31,8 @@ def test_a_coordinator_that_loads_gets_few_descriptions(scene: Scene) -> None:
         if scene.cluster.coordinator_of(i) == node:
             scene.cluster.move_coordinator(i, node % 3 + 1, loading_ms=30_000)
     watched = scene.watch()
-    looked_ms = client.clock.now_ms()
-    ended = commit_all(client, transactions, client.deadline(120_000), looked_ms=looked_ms)
+    look = LastLook(client.clock.now_ms(), {})
+    ended = commit_all(client, transactions, client.deadline(120_000), look=look)
     assert not ended.unclear
     assert len(watched.of(ApiKey.DESCRIBE_TRANSACTIONS)) < 30 * 10
 
@@ -102,8 +103,8 @@ def test_a_silent_search_of_a_coordinator_ends_no_commit(scene: Scene) -> None:
     scene.control.answer(ApiKey.END_TXN, loading, 1, where=of_id(ids[0]))
     scene.control.answer(ApiKey.END_TXN, ErrorCode.NOT_COORDINATOR, 1, where=of_id(ids[1]))
     fault = scene.control.drop(ApiKey.FIND_COORDINATOR, 1, processed=False)
-    looked_ms = client.clock.now_ms()
-    ended = commit_all(client, transactions, client.deadline(120_000), looked_ms=looked_ms)
+    look = LastLook(client.clock.now_ms(), {})
+    ended = commit_all(client, transactions, client.deadline(120_000), look=look)
     assert fault.fired
     assert not ended.unclear
 
@@ -133,7 +134,6 @@ def test_a_young_transaction_waits_beside_an_old_one(scene: Scene) -> None:
         [*first, *young],
         client.deadline(120_000),
         checked_until_ms=0,
-        looked_ms=None,
         only_lost=False,
     )
     assert not ended.unclear
@@ -181,6 +181,6 @@ def test_a_list_without_a_response_delays_no_commit_of_others(scene: Scene) -> N
     )
     node = cluster.coordinator_of(ids[0])
     scene.control.drop(ApiKey.LIST_TRANSACTIONS, FOREVER, processed=False, node=node)
-    looked_ms = client.clock.now_ms()
-    ended = commit_all(client, transactions, client.deadline(60_000), looked_ms=looked_ms)
+    look = LastLook(client.clock.now_ms(), {})
+    ended = commit_all(client, transactions, client.deadline(60_000), look=look)
     assert ended.unclear == (ids[0],)

@@ -83,6 +83,8 @@ class LogWriter:
     #: The number of requests of the current write that got no response.
     _unanswered: int = 0
     _ended_ms: int = 0
+    #: The time of the last response to Produce, which shows that the partition has a leader.
+    _led_ms: int = 0
     _first_offset: int = -1
     #: The log has no record of a later write below this offset.
     _next_offset: int = 0
@@ -180,6 +182,7 @@ class LogWriter:
             self.client, self.tp, records, self.rights, self._transaction(), sequence
         )
         response = self._run(call, deadline_ms)
+        self._led_ms = call.answered_ms
         if sequence == 0:
             self._first_offset = response.partitions[0].base_offset
 
@@ -195,10 +198,8 @@ class LogWriter:
         call = end_call(self._transaction(), committed=True)
         call.error_in, call.success_only = error_in, True
         try:
-            # (The leader has just acknowledged the records.)
-            looked_ms = self.client.clock.now_ms()
             self.client.run_ending(
-                {self.id: call}, deadline_ms, looked_ms=looked_ms, partitions=self._partitions()
+                {self.id: call}, deadline_ms, looked_ms=self._led_ms, partitions=self._partitions()
             )
             if call.response is None:
                 raise self.client.loop.timeout([call])
@@ -235,7 +236,7 @@ class LogWriter:
     def _run(self, call: Call[ResponseT], deadline_ms: int) -> ResponseT:
         call.what += f", the commit log of '{self.id}'"
         try:
-            return self.client.loop.send_and_receive(call, deadline_ms)
+            return self.client.loop.send_and_receive(call, deadline_ms, is_watched=True)
         except _FENCED as error:
             raise self._superseded(error) from error
         finally:
