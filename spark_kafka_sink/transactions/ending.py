@@ -64,7 +64,8 @@ _ROUND_MS = 20
 #: a coordinator does not respond in time, it is doubled, at most ``_DOUBLINGS`` times.
 _AGAIN_MS = 8_000
 _DOUBLINGS = 2
-#: The wait for the ages of transactions that may be too old to wait for a leader.
+#: The wait for the ages of transactions that may be too old to wait for a leader. If a broker does
+#: not list them in time, it is doubled, at most ``_DOUBLINGS`` times.
 _AGES_MS = 2_000
 #: The pause between two descriptions of transactions that are too old to be committed, and too
 #: young to be undone.
@@ -144,9 +145,11 @@ def end_decided(
 
     All are aborted, and returned as ``lost``, in one case: no transaction is committed, and brokers
     have aborted some of them or will soon do so. With ``only_lost``, all are aborted only if
-    brokers have already aborted some. Until the time ``checked_until_ms`` (of the clock, in ms),
-    the transactions are known to be far from their timeout. So their ages are not checked before
-    that time. ``look`` is the last look at the leaders of their partitions.
+    brokers have already aborted some.
+
+    Until the time ``checked_until_ms`` of the client's clock, the transactions are known to be far
+    from their timeout. So their ages are not checked before that time. ``look`` is the caller's
+    last look at the leaders of the transactions' partitions.
     """
     until_ms, todo = checked_until_ms, Ending.COMMIT
     found: Mapping[str, TransactionDescription] = {}
@@ -291,22 +294,20 @@ def commit_all(
     ``deadline_ms``. Transactions that are committed already stay as they are. Returns the ids of
     the transactions that are not committed, by outcome.
 
-    If no transaction is committed at the time ``first_by_ms``, returns at that time. ``look`` is
-    the caller's last look at the leaders of the transactions' partitions. An EndTxn that is sent
-    more than a second after ``look``, or is sent again, first waits until the partitions of its
-    transaction have leaders. ``found`` has descriptions that the caller has. Exception: when
-    one of ``transactions`` is committed, or ``is_one_committed`` is true, the EndTxn for an old
-    transaction does not wait any more.
+    If no transaction is committed at ``first_by_ms``, returns at that time. ``found`` has the
+    caller's descriptions. An EndTxn waits until the partitions of its transaction have leaders,
+    with two exceptions. The first EndTxn does not wait within a second after ``look``, the caller's
+    last look at the leaders. The EndTxn of an old transaction does not wait if ``is_one_committed``
+    is true, or after one of ``transactions`` is committed.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
     outcomes: dict[str, Outcome] = {}
-    gone: set[str] = set()
-    partitions = {} if look is None else dict(look.partitions)
+    gone = set[str]()
+    looked_ms, partitions = (None, {}) if look is None else (look.ms, dict(look.partitions))
     partitions |= {i: description.partitions for i, description in found.items()}
-    looked_ms = None if look is None else look.ms
+    rounds = missed = 0
     old = _aged(client, found, limit_ms) if is_one_committed else frozenset[str]()
-    rounds = 0
     while open_:
         patience = 1 << min(rounds, _DOUBLINGS)
         answers = client.end(
@@ -315,7 +316,7 @@ def commit_all(
             deadline_ms=min(limit_ms, client.clock.now_ms() + patience * _AGAIN_MS),
             looked_ms=looked_ms,
             partitions=partitions,
-            regardless=old,
+            regardless=old or (),
         )
         outcomes |= {i: Outcome.COMMITTED for i, code in answers.items() if code is ErrorCode.NONE}
         left = [i for i in open_ if i not in outcomes]
@@ -327,33 +328,35 @@ def commit_all(
         open_ = {i: t for i, t in open_.items() if i not in outcomes}
         if Outcome.COMMITTED in outcomes.values():
             limit_ms, is_one_committed = deadline_ms, True
-        now = client.clock.now_ms()
-        if now >= limit_ms:
+        if (now := client.clock.now_ms()) >= limit_ms:
             break
         if open_:
             client.clock.wait(Latch(), min(limit_ms, now + _ROUND_MS))
             looked_ms = None
             rounds += any(i not in found for i in open_)
             if is_one_committed:
-                old = _aged(client, {i: found[i] for i in open_ if i in found}, limit_ms)
-
-    lost, unknown = _ids(outcomes, Outcome.LOST), _ids(outcomes, Outcome.UNKNOWN)
+                old = _aged(client, found, limit_ms, 1 << min(missed, _DOUBLINGS))
+                missed += old is None
+    unknown = _ids(outcomes, Outcome.UNKNOWN)
     expired = tuple(i for i in unknown if i in gone)
-    return CommitOutcomes(lost, unknown, tuple(open_), expired)
+    return CommitOutcomes(_ids(outcomes, Outcome.LOST), unknown, tuple(open_), expired)
 
 
 def _aged(
-    client: TransactionClient, found: Mapping[str, TransactionDescription], deadline_ms: int
-) -> frozenset[str]:
+    client: TransactionClient,
+    found: Mapping[str, TransactionDescription],
+    deadline_ms: int,
+    patience: int = 1,
+) -> frozenset[str] | None:
     """Returns the open transactions of ``found`` that brokers list as older than Age.YOUNG allows.
-    If the brokers don't respond within two seconds, the result is empty.
+    Returns None if the brokers don't respond within ``patience`` times two seconds.
     """
     open_ = {i: one for i, one in found.items() if one.state is TransactionState.ONGOING}
-    soon = min(deadline_ms, client.clock.now_ms() + _AGES_MS)
+    soon = min(deadline_ms, client.clock.now_ms() + patience * _AGES_MS)
     try:
         return near_timeout(client, open_, lambda t: margin_ms(t) // 2, soon, only_listed=True)
     except KafkaTimeoutError:
-        return frozenset()
+        return None
 
 
 def _with_described(

@@ -184,3 +184,16 @@ def test_a_list_without_a_response_delays_no_commit_of_others(scene: Scene) -> N
     look = LastLook(client.clock.now_ms(), {})
     ended = commit_all(client, transactions, client.deadline(60_000), look=look)
     assert ended.unclear == (ids[0],)
+
+
+@pytest.mark.parametrize("slow_ms", [1_000, 2_500])
+def test_slow_lists_of_ages_hide_no_old_transaction(scene: Scene, slow_ms: int) -> None:
+    """One is committed, the other has no leader. Three lists take longer than two seconds."""
+    client = scene.client()
+    first = open_transactions(client, ["p~run~0"], TP)
+    second = open_transactions(client, ["p~run~1"], TopicPartition("t", 1))
+    scene.cluster.move_leader(TopicPartition("t", 1), -1)
+    scene.control.delay(ApiKey.LIST_TRANSACTIONS, slow_ms, FOREVER)
+    ended = commit_all(client, [*first, *second], client.deadline(120_000))
+    assert not ended.lost
+    assert not ended.unclear
