@@ -378,6 +378,8 @@ _SINK = (
     Option("offsetsGroupInUse", _T.STRING, "refuse", one_of("refuse", "allow", same=any_case)),
     # The run that writes: set by foreach_batch and transaction.
     Option("txnContext", _T.STRING, None, NOT_EMPTY, internal=True),
+    # The generation of the key when a step was recorded: set by backfill.
+    Option("txnGeneration", _T.LONG, None, _NOT_NEGATIVE, internal=True),
     # The session's settings, which `register(spark)` makes each writer pass.
     _of_one_write("sessionTimeZone", _T.STRING, None, internal=True),
     _of_one_write("sessionIgnoreNullFields", _T.BOOLEAN, None, internal=True),

@@ -35,6 +35,7 @@ from spark_kafka_sink.config.schema_options import schema_options
 from spark_kafka_sink.config.sink_checks import CHECKS, GUARANTEES, KEYLESS
 from spark_kafka_sink.config.sink_config import (
     TXN_CONTEXT,
+    TXN_GENERATION,
     DeadLetterOptions,
     DeliveryGuarantee,
     Preflight,
@@ -55,7 +56,7 @@ _NULLS: Final = "jsonIgnoreNullFields"
 #: Set by the package itself (``datasource/session/session_settings.py``).
 _NULLS_OF_SESSION: Final = "sessionIgnoreNullFields"
 _PARTITIONER: Final = "partitioner.class"
-_OF_ONE_WRITE: Final = ("txnVersion", TXN_CONTEXT)
+_OF_ONE_WRITE: Final = ("txnVersion", TXN_CONTEXT, TXN_GENERATION)
 _FINGERPRINT_LENGTH: Final = 16
 
 

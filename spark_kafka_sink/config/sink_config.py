@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: An option that the package sets itself (``datasource/write/write_context.py``).
 TXN_CONTEXT = "txnContext"
+#: An option that ``backfill`` sets itself (``datasource/jobs/backfill_ledger.py``, "Two callers").
+TXN_GENERATION = "txnGeneration"
 
 
 class DeliveryGuarantee(StrEnum):
@@ -108,6 +110,8 @@ class SinkConfig:
     txn_version: int | None
     #: See ``datasource/write/write_context.py``.
     txn_context: str | None
+    #: See ``datasource/exactly_once/transaction_plan.py``.
+    txn_generation: int | None
     verify_replays: bool
     offsets_group: str | None
     #: "refuse" or "allow".

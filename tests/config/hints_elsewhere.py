@@ -106,6 +106,9 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
     "datasource/jobs/test_backfill_on_kafka.py::test_another_plan_under_a_name_is_refused":
         ("call it as it was called first",),
     "datasource/jobs/test_backfill_on_kafka.py"
+    "::test_a_call_that_is_paused_before_its_write_writes_nothing":
+        ("'kprod backfill NAME' shows whether another call runs",),
+    "datasource/jobs/test_backfill_on_kafka.py"
     "::test_a_step_shows_a_line_and_the_command_shows_the_backfill":
         ("it begins with the first call of backfill(",),
     "datasource/jobs/test_backfill_on_kafka.py"

@@ -162,12 +162,18 @@ class TransactionPlan:
             self.numbering,
         )
 
-    def check_job(self) -> None:
+    def check_job(self, generation: int | None = None) -> None:
         """Compares this batch job with the key's state in the commit log. Raises SupersededError if
         another run has taken over the key. Raises CommitError if the log does not expect the job's
         number, or if the number is already done with other rows.
+
+        ``generation`` is the generation that ``backfill`` expects (:func:`check_generation`), or
+        None for any other job.
         """
         if self.context is not None and self.number is not None:
+            # (If the version is done, no rows are written.)
+            if generation is not None and self.state.done_batch(self.number) is None:
+                check_generation(self.key, self.number, generation, self.state)
             check_run(self.key, self.context.run, self.state)
             check_number(self.key, self.numbering, self.context.query_id, self.number, self.state)
             self._refuse_forgotten_version(self.number)
@@ -247,6 +253,37 @@ def check_run(key: str, run: str, state: CommitState) -> None:
             "each query; if no other query runs, Spark aborted the run, or an operator did ('kprod "
             "txn abort' or 'sweep'): start the query again",
         )
+
+
+def check_generation(key: str, number: int, expected: int, state: CommitState) -> None:
+    """Raises an error if the key of a backfill has another generation than ``expected``, its
+    generation when the step with the txnVersion ``number`` was recorded.
+
+    Without this check, rows could be written twice. Suppose that a call of ``backfill`` is
+    suspended between the record of a step and the planning of the step's write::
+
+        the first call records version 7, and is suspended
+        the second call takes over the key, and begins the step again as version 8
+        the first call plans version 7 after this takeover, and commits it
+
+    The commit log accepts the commit, because version 7 was planned after the takeover. But then
+    the rows of the step are in version 8, too.
+
+    * SupersededError: another call has taken over the key.
+    * CommitError: the state is older than the record of the step. This may be an old state that a
+      deposed leader has returned. So planning opens the key, and repeats this check.
+    """
+    if state.generation == expected:
+        return
+    kind = SupersededError if state.generation > expected else CommitError
+    raise kind(
+        f"version {number} of '{key}' is not written: since this step began, another call of the "
+        "backfill has taken over, or an operator has reset the key (generation "
+        f"{state.generation}, not {expected})",
+        hint="'kprod backfill NAME' shows whether another call runs; if none runs, call backfill "
+        "again: it goes on with this step",
+        kind=Kind.BACKFILL_RUNS,
+    )
 
 
 def check_number(
@@ -334,7 +371,7 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
         )
 
     with shared_driver(config.producer, config.commit_log_topic) as driver_side:
-        state = driver_side.plan(key, lambda state: planned(state).check_job())
+        state = driver_side.plan(key, lambda state: planned(state).check_job(config.txn_generation))
         if config.offsets_group is not None and config.offsets_group_in_use != "allow":
             refuse_members(driver_side.client, config.offsets_group)
     plan = planned(state)

@@ -28,8 +28,9 @@ from spark_kafka_sink.base.errors import ConfigError, safe_text, warn
 from spark_kafka_sink.base.process_local import ProcessLocal
 from spark_kafka_sink.config.option import OptionText
 from spark_kafka_sink.config.option_table import SINK_OPTIONS
-from spark_kafka_sink.config.sink_config import TXN_CONTEXT, DeliveryGuarantee
+from spark_kafka_sink.config.sink_config import TXN_CONTEXT, TXN_GENERATION, DeliveryGuarantee
 from spark_kafka_sink.datasource.jobs.backfill_ledger import (
+    BegunStep,
     Caller,
     Progress,
     check_caller_is_alone,
@@ -74,7 +75,9 @@ _SILENT_S: Final = 45.0
 _LOOK_S: Final = 2.0
 #: The largest value of the argument ``steps``.
 _MOST_STEPS: Final = 10_000
-_ITS_OWN: Final = ("txnappid", "txnversion", TXN_CONTEXT.lower(), BACKFILL.lower())
+_ITS_OWN: Final = frozenset(
+    name.lower() for name in ("txnAppId", "txnVersion", TXN_CONTEXT, TXN_GENERATION, BACKFILL)
+)
 _GUARANTEE: Final = SINK_OPTIONS["deliveryGuarantee"]
 
 #: The calls that run in this process.
@@ -231,11 +234,10 @@ class _Call:
             self._source.rows(plan.pin), first, end, slices=plan.slices,
             by=plan.by, type_name=plan.by_type, bounds=plan.bounds,
         )  # fmt: skip
-        step = self._ledger.step(end).step
-        assert step is not None
+        step = self._ledger.step(end)
         begun = time.monotonic()
         try:
-            self._write(rows, step.version)
+            self._write(rows, step)
         except Exception as error:
             seconds = time.monotonic() - begun
             if not took_too_long(str(error), seconds, timeout_ms):
@@ -281,12 +283,13 @@ class _Call:
         if self._on_step is not None and self._on_step(step) is False and not self._stop:
             self._stop = "on_step returned False"
 
-    def _write(self, rows: DataFrame, version: int) -> None:
+    def _write(self, rows: DataFrame, step: BegunStep) -> None:
         writer = (
             rows.write.format("kprod")
             .options(**self._options)
             .option("txnAppId", self._name)
-            .option("txnVersion", version)
+            .option("txnVersion", step.version)
+            .option(TXN_GENERATION, step.generation)
             .mode("append")
         )
         with active_session(self._spark):

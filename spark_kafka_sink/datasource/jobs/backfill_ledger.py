@@ -38,7 +38,9 @@ runs. Another caller takes over if ``beat`` has not changed for long enough, or 
 process is known to have ended (``running_process.py``). No clocks of different machines are
 compared. If the old owner was only suspended and continues, its next write of a record fails,
 because another caller has taken over. If the old owner was suspended during a commit of rows, the
-commit log refuses that commit.
+commit log refuses that commit. If the old owner was suspended after it had recorded a step, and
+before Spark planned the write of the step, the planning fails: the write has the generation of the
+key from before the record (:class:`BegunStep`), and the new owner's takeover has raised it.
 """
 
 from __future__ import annotations
@@ -110,6 +112,19 @@ class OpenStep:
 
     version: int
     end: int
+
+
+@dataclass(frozen=True, slots=True)
+class BegunStep:
+    """A step whose rows the caller may write to Kafka. ``version`` is its txnVersion.
+
+    ``generation`` is the generation of the key of the rows, as it was before the step was recorded.
+    The write of the rows gets it as an option. If another caller has taken over since, the key has
+    another generation when Spark plans the write, and the planning fails (``transaction_plan.py``).
+    """
+
+    version: int
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,14 +317,15 @@ class Ledger:
 
         self._write(_PROGRESS, released)
 
-    def step(self, caller: Caller, end: int) -> Progress:
+    def step(self, caller: Caller, end: int) -> BegunStep:
         """Records in the commit log which step the backfill writes next: the positions from
         ``Progress.at`` up to ``end`` - 1, with a new version. The caller writes the rows of the
-        step to Kafka after this call. Returns the progress with this step. Raises IllegalStateError
-        if the log already has a step that :meth:`settle` or :meth:`fence` has not removed.
+        step to Kafka after this call. Raises IllegalStateError if the log already has a step that
+        :meth:`settle` or :meth:`fence` has not removed.
         """
-        last_done = self._state_of(self._key).last_done
-
+        # (This state is read before the owner is checked. So if another caller takes over after the
+        # check, its takeover gives the key another generation than the generation of this state.)
+        state = self._state_of(self._key)
         ours: OpenStep | None = None
 
         def recorded(progress: Progress) -> Progress:
@@ -320,11 +336,11 @@ class Ledger:
                 raise IllegalStateError(f"the backfill '{self._name}' has an open step already")
             # (The state of the key may be old. Progress.version is never old, so no version is used
             # twice.)
-            version = max(last_done, progress.version) + 1
+            version = max(state.last_done, progress.version) + 1
             ours = OpenStep(version, end)
             return replace(progress, version=version, step=ours)
 
-        return self._owned(caller, recorded)
+        return BegunStep(self._owned(caller, recorded).version, state.generation)
 
     def settle(self, caller: Caller, ms: int) -> Settled:
         """Records that the open step is written, and that writing the step took ``ms``

@@ -21,6 +21,7 @@ from spark_kafka_sink.config.option import OptionText
 from spark_kafka_sink.config.option_table import SINK_OPTIONS
 from spark_kafka_sink.config.parsing import sink_config_of
 from spark_kafka_sink.datasource.jobs.backfill_ledger import (
+    BegunStep,
     Caller,
     Ledger,
     Progress,
@@ -89,8 +90,8 @@ class LedgerOnDriver:
     def begin(self, plan: BackfillPlan) -> Progress:
         return Progress.decode(self._ask("begin", plan=plan.encode())["progress"])
 
-    def step(self, end: int) -> Progress:
-        return Progress.decode(self._ask("step", end=end)["progress"])
+    def step(self, end: int) -> BegunStep:
+        return BegunStep(**self._ask("step", end=end))
 
     def settle(self, ms: int) -> Settled:
         return _settled(self._ask("settle", ms=ms))
@@ -152,7 +153,7 @@ def _answered(request: Json, options: Mapping[str, str]) -> Json:
             case "begin":
                 progress = ledger.begin(caller, BackfillPlan.decode(request["plan"]))
             case "step":
-                progress = ledger.step(caller, request["end"])
+                return asdict(ledger.step(caller, request["end"]))
             case "settle":
                 return _settled_fields(ledger.settle(caller, request["ms"]))
             case "fence":

@@ -26,13 +26,14 @@ _LENGTH: Final = 8
 #: Spark's Python daemon, and the daemon is the parent of a worker.
 _MOST_ANCESTORS: Final = 16
 _PROC: Final = Path("/proc")
+_LEFT_OUT: Final = ("configfile", "txnversion", "txngeneration")
 
 
 def driver_token(options: Mapping[str, str]) -> str:
     """Returns a token for the Spark driver and the write: 8 hexadecimal digits. It is a hash of the
     JVM that is an ancestor of this process, and of the options of the write. The hash does not
-    cover ``kafka.*`` options, options of TLS, SASL and schema registries, ``configFile``, and
-    ``txnVersion``.
+    cover ``kafka.*`` options, options of TLS, SASL and schema registries, ``configFile``,
+    ``txnVersion``, and ``txnGeneration``.
 
     Returns an empty text if no ancestor process is a JVM. With an empty token, an abort can't find
     open transactions that no task has reported, and a job has a new run id for each ``txnVersion``.
@@ -45,7 +46,7 @@ def driver_token(options: Mapping[str, str]) -> str:
 
 
 def _is_left_out(key: str) -> bool:
-    return key.startswith(("kafka.", *REFERABLE)) or key in ("configfile", "txnversion")
+    return key.startswith(("kafka.", *REFERABLE)) or key in _LEFT_OUT
 
 
 def _jvm(pid: int) -> str:

@@ -138,6 +138,16 @@ def test_a_version_that_is_too_old_to_be_known_is_an_error():
         replace(NAMED_JOB, number=number).check_job()
 
 
+def test_a_step_is_refused_if_its_key_has_another_generation():
+    NAMED_JOB.check_job(NAMED_JOB.state.generation)
+    with pytest.raises(SupersededError, match=r"has taken over, .* \(generation 3, not 2\)"):
+        NAMED_JOB.check_job(2)
+    with pytest.raises(CommitError, match=r"\(generation 3, not 4\)"):
+        NAMED_JOB.check_job(4)
+    done = replace(NAMED_JOB.state, done=(Done(6, (Payload(1, 2, "t"),)),))
+    replace(NAMED_JOB, number=6, state=done).check_job(2)  # so it will write nothing
+
+
 def test_a_job_ignores_the_local_properties_of_its_thread():
     """A job runs inside of a foreachBatch, or beside one: its own context says who writes."""
     for identity in (TaskIdentity(), task(3, "some-query", "old-run"), task(6), task(900)):

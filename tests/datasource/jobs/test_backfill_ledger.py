@@ -22,6 +22,7 @@ from spark_kafka_sink.cli.txn.txn_changes import Confirmation, _reset
 from spark_kafka_sink.datasource.jobs.backfill_ledger import (
     Caller,
     Ledger,
+    OpenStep,
     Progress,
     check_caller_is_alone,
 )
@@ -76,9 +77,7 @@ def test_a_backfill_goes_from_step_to_step(scene: Scene) -> None:
         assert ledger.read() == (None, None)
         assert begun(ledger).at == 0
         for n, end in enumerate((8, 16, 24)):
-            progress = ledger.step(ONE, end)
-            assert progress.step is not None
-            assert progress.step.version == n
+            assert ledger.step(ONE, end).version == n
             owner = owner_of(driver, "run")
             batch = batch_of(scene, owner, n, f"row{n}")
             assert driver.commit(owner, batch) is Commit.COMMITTED
@@ -102,8 +101,7 @@ def test_a_step_without_rows_is_gone_past(scene: Scene) -> None:
         assert driver.commit(owner_of(driver, "run"), Batch(0, (), Payload())) is Commit.EMPTY
         settled = ledger.settle(ONE, 1)
         assert (settled.progress.at, settled.progress.steps, settled.payload) == (8, 0, None)
-        step = ledger.step(ONE, 16).step
-        assert step is not None
+        step = ledger.step(ONE, 16)
         assert step.version == 1
 
 
@@ -122,9 +120,10 @@ def test_a_step_that_a_dead_process_had_not_committed_is_begun_again(
             after.claim(OTHER, {ONE.id: None})
             settled = after.fence(OTHER)
             assert (settled.progress.at, settled.progress.step) == (0, None)
-            step = after.step(OTHER, 3).step
-            assert step is not None
-            assert (step.version, step.end) == (1, 3)
+            assert after.step(OTHER, 3).version == 1
+            found = after.progress()
+            assert found is not None
+            assert found.step == OpenStep(1, 3)
             # The process was not dead, but asleep.
             with pytest.raises(SupersededError):
                 dead.commit(owner, batch)
@@ -199,8 +198,7 @@ def test_a_step_that_a_dead_process_had_decided_counts(scene: Scene, ends: bool)
         settled = after.fence(OTHER)
         assert (settled.progress.at, settled.payload) == (8, Payload(2, 3, "t", None))
         assert settled.progress.rows == 2
-        step = after.step(OTHER, 16).step
-        assert step is not None
+        step = after.step(OTHER, 16)
         assert step.version == 1
     assert sorted(scene.values()) == ["a", "bc"]
 
@@ -223,8 +221,7 @@ def test_a_version_is_larger_than_those_of_an_earlier_use(scene: Scene) -> None:
         driver.commit(owner, batch_of(scene, owner, 20260101, "row"))
         ledger = ledger_of(driver)
         begun(ledger)
-        step = ledger.step(ONE, 8).step
-        assert step is not None
+        step = ledger.step(ONE, 8)
         assert step.version == 20260102
 
 
@@ -391,8 +388,7 @@ def test_a_forgotten_call_that_still_runs_commits_nothing_later(scene: Scene) ->
         old = batch_of(scene, owner, 0, "old")
         ledger.forget()
         begun(after, OTHER)
-        step = after.step(OTHER, 8).step
-        assert step is not None
+        step = after.step(OTHER, 8)
         with pytest.raises(SupersededError):
             first.commit(owner, old)
         later = owner_of(second, "later")
@@ -415,8 +411,7 @@ def test_a_new_backfill_knows_the_versions_before_it(scene: Scene) -> None:
             "p",
             "name",
         )
-        step = of_the_past.step(ONE, 8).step
-        assert step is not None
+        step = of_the_past.step(ONE, 8)
         assert step.version == 8
 
 
@@ -470,8 +465,8 @@ def test_a_record_is_written_through_lost_answers(
             ApiKey.END_TXN, times, processed=processed,
             where=lambda one: "backfill" in one.body.transactional_id,
         )  # fmt: skip
-        step = ledger.step(ONE, 8).step
+        assert ledger.step(ONE, 8).version == 0
         assert lost.fired
-        assert step is not None
-        assert (step.version, step.end) == (0, 8)
-        assert ledger.read()[0] == ledger.claim(ONE, {})
+        progress = ledger.claim(ONE, {})
+        assert progress.step == OpenStep(0, 8)
+        assert ledger.read()[0] == progress

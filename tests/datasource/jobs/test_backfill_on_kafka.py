@@ -14,6 +14,7 @@ from spark_kafka_sink import BackfillResult, backfill
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import CommitError, ConfigError
 from spark_kafka_sink.cli.app import app
+from spark_kafka_sink.datasource.jobs.backfill_request import LedgerOnDriver
 from tests.datasource.exactly_once.queries import shows
 from tests.datasource.jobs.rows_read import RowsRead
 
@@ -140,6 +141,44 @@ def test_a_second_caller_is_refused_while_the_first_runs(spark, options, topic, 
         go_on.set()
         thread.join()
     assert found[0].finished
+    shows(consume, topic, range(ROWS))
+
+
+def test_a_call_that_is_paused_before_its_write_writes_nothing(
+    spark, options, topic, consume, monkeypatch
+):
+    """The first call is paused when its step is recorded. The second call takes the first call's
+    process for dead, and begins the step again. Then the first call continues.
+    """
+    frame = spark.range(ROWS).selectExpr("CAST(id AS STRING) AS value")
+    recorded, go_on, raised = threading.Event(), threading.Event(), []
+    original = LedgerOnDriver.step
+
+    def paused(ledger, end):
+        step = original(ledger, end)
+        if threading.current_thread() is thread:
+            recorded.set()
+            assert go_on.wait(120)
+        elif thread.is_alive():
+            go_on.set()
+            thread.join()
+        return step
+
+    def first():
+        with pytest.raises(Exception, match="another call of the backfill has taken over") as told:
+            backfill(frame, name="paused", steps=3, **options)
+        raised.append(told.value)
+
+    monkeypatch.setattr(LedgerOnDriver, "step", paused)
+    monkeypatch.setattr("spark_kafka_sink.datasource.jobs.backfill.is_gone", lambda _: True)
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert recorded.wait(120)
+    second = backfill(frame, name="paused", steps=3, on_step=stop_after(1), **options)
+    assert second.steps == 1
+    assert "SupersededError" in str(raised[0])
+    assert "if none runs, call backfill again" in str(raised[0])
+    assert backfill(frame, name="paused", steps=3, **options).rows == ROWS
     shows(consume, topic, range(ROWS))
 
 
