@@ -31,6 +31,10 @@ def opens_a_key(request: Request) -> bool:
     return is_init and request.body.transactional_id.endswith("~~log")
 
 
+def commits_data(request: Request) -> bool:
+    return of_data(request) and bool(request.body.committed)
+
+
 def begin_orphan(scene: Scene) -> tuple[str, str, str]:
     """An open transaction of an attempt that the job does not count: its id, and its key and run.
     The only job of the scene is running.
@@ -100,7 +104,7 @@ def test_an_abort_that_waited_during_a_reset_tears_no_batch(scene: Scene) -> Non
             confirmed.append(scene.beside(operator, partial(confirms, plans.pop())))
 
     scene.before_send(run, opens_a_key, plans_and_resets)
-    scene.control.hold(ApiKey.END_TXN, 4_000, 1, nth=2, where=of_data)
+    scene.control.hold(ApiKey.END_TXN, 4_000, 1, nth=2, where=commits_data)
     scene.cluster.on_decided = first_end
     scene.job(run, scene.options(), 0)
     ((thread, told),) = confirmed
