@@ -37,6 +37,7 @@ from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.results import Commit
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
+from tests.waiting import PATIENCE, with_patience
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,10 +45,10 @@ if TYPE_CHECKING:
 OK = "ok"
 _LOG = "__kprod_commits"
 _TASKS = 3
-_TIMEOUT_MS = 20_000
+_TIMEOUT_MS = int(20_000 * PATIENCE)
 #: A broker's scan for transactions that timed out, six times.
-_LATE_S = 60.0
-_CHECK_MS = 15_000
+_LATE_S = 60.0 * PATIENCE
+_CHECK_MS = int(15_000 * PATIENCE)
 
 
 def new_topic(bootstrap: str, *, partitions: int = 1) -> str:
@@ -93,7 +94,7 @@ def committed(bootstrap: str, topic: str) -> list[str]:
 
 def options_of(bootstrap: str, topic: str, **more: str) -> dict[str, str]:
     """Of a write that gives up after a minute."""
-    limits = {"kafka.max.block.ms": "30000", "kafka.delivery.timeout.ms": "60000"}
+    limits = with_patience({"kafka.max.block.ms": 30_000, "kafka.delivery.timeout.ms": 60_000})
     return {"kafka.bootstrap.servers": bootstrap, "topic": topic} | limits | more
 
 
