@@ -472,9 +472,9 @@ class KafkaProducer:
         aborted by the brokers after transaction.timeout.ms. A prepared transaction is not aborted.
 
         The transaction is aborted only if new metadata shows a leader for each of its partitions.
-        The reason is a bug in Kafka 4.3.1: for a partition without a leader, the transaction's
-        marker would be lost. Consumers with read_committed would then never see later records of
-        the partition. For the same reason, the abort is sent for at most a second after that.
+        After this check, the abort is sent for at most a second. The reason is a bug in Kafka
+        4.3.1: for a partition without a leader, the transaction's marker would be lost. Consumers
+        with read_committed would then never see later records of the partition.
         """
         manager, until = self._transaction_manager, self._clock.now_ms() + timeout_ms
         if (

@@ -355,9 +355,9 @@ def _with_bootstrap_addresses(config: ProducerConfig, cluster: Cluster | None) -
     """Returns ``config`` with the bootstrap servers resolved to addresses. Raises ConfigError if no
     server name can be resolved.
 
-    If ``cluster`` already has brokers, ``config`` is returned unchanged. So the tasks of a Spark
-    write need no name resolution. With client.dns.lookup=resolve_canonical_bootstrap_servers_only,
-    the names are always resolved.
+    If ``cluster`` already has brokers, ``config`` is returned unchanged, unless client.dns.lookup
+    is resolve_canonical_bootstrap_servers_only. So the tasks of a Spark write usually need no name
+    resolution.
     """
     from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
     from spark_kafka_sink.network.client.host_resolver import CANONICAL

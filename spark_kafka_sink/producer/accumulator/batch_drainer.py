@@ -281,8 +281,8 @@ class BatchDrainer:
         while a request to the batch's broker is built, so the batch needs no request of its own.
 
         A batch with a record of ``send`` is sent even before linger.ms is over, as in Java
-        (drainBatchesForOneNode). A batch that has only rows of ``send_columns`` is sent only if it
-        has been open for too long, because the writer is still filling it.
+        (drainBatchesForOneNode). The writer is still filling a batch that has only rows of
+        ``send_columns``. So such a batch is sent only if it has been open for too long.
         """
         return batch.records is not None or self._filler.open_left(batch, now) <= 0
 

@@ -383,10 +383,11 @@ class BatchFiller:
     def close_claimed(self, claimed: list[ProducerBatch], taken: int = 0) -> None:
         """Compresses all batches in ``claimed`` without the lock, and sets their state to READY.
 
-        ``taken`` is the number of bytes of the BufferPool that the batches have taken over from the
-        caller's allocation. It is needed only if a KeyboardInterrupt ends this call. The caller
-        then does not learn ``taken``, and frees its whole allocation. But the batches free the same
-        ``taken`` bytes later. So before this method ends, it allocates ``taken`` bytes once more.
+        ``taken`` is the number of bytes that the batches have taken over from the writer's
+        allocation in the BufferPool. It is needed only if a KeyboardInterrupt ends this call. The
+        writer then gets no result of :meth:`append`, so it frees its whole allocation. But the
+        batches free the same ``taken`` bytes later. So before this method ends, it allocates
+        ``taken`` bytes once more.
         """
         done = 0
         try:
@@ -405,9 +406,9 @@ class BatchFiller:
                 self._wakeup()
 
     def finish_closing(self, batch: ProducerBatch) -> None:
-        """Compresses the CLOSING ``batch`` without the lock, then sets its state to READY, and
-        changes its memory to its compressed size. If the batch was aborted meanwhile, changes
-        nothing.
+        """Compresses the CLOSING ``batch`` without the lock, and then sets its state to READY. The
+        BufferPool then counts the compressed size of the batch. If the batch was aborted meanwhile,
+        changes nothing.
         """
         compressed = batch.compress(self.codec)
         with self._accumulator.lock:

@@ -169,9 +169,9 @@ class ProduceRecorder:
 
         CONCURRENT_TRANSACTIONS is not counted, because it is a normal response of a busy
         coordinator. With transactions of version 2 (KIP-890), the leader of each partition adds its
-        partition to the transaction. But the coordinator makes one change of a transactional id at
-        a time. It may be busy with the request of another leader, or with the end of the previous
-        transaction. The leader repeats its request to the coordinator for 100 ms
+        partition to the transaction. But the coordinator makes only one change at a time to a
+        transactional id. It may be busy with the request of another leader, or with the end of the
+        previous transaction. The leader repeats its request to the coordinator for 100 ms
         (add.partitions.to.txn.retry.backoff.max.ms). If the coordinator is still busy then, the
         leader returns CONCURRENT_TRANSACTIONS to the producer.
         """

@@ -1,6 +1,6 @@
-"""Logs retries of batches, with at most one line for each error code in half a minute. (Java's
-``Sender`` logs a line for each retry.) The error code is the code of the error's kind, such as
-KP0301.
+"""Logs retries of batches, with at most one line for each error code in half a minute. The error
+code is the code of the error's kind, such as KP0301. (Java's ``Sender`` logs a line for each
+retry.)
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The batches that were sent and whose outcome is not known yet (Java's
 ``Sender.inFlightBatches``).
 
-:class:`InFlightBatches` has the batches in flight with their nodes, the batches that wait for proof
-that they are in the log or for the next producer epoch, and the last response to each batch. It
-also finds the batches that expire. ``sender.py`` decides to retry or fail a batch. Only the network
-thread may use the class, except for :meth:`InFlightBatches.by_node`.
+:class:`InFlightBatches` has the batches in flight with their nodes, the batches that wait for the
+next producer epoch, the batches that wait for proof that they are in the log, and the last response
+to each batch. It also finds the batches that expire. ``sender.py`` decides to retry or fail a
+batch. Only the network thread may use the class, except for :meth:`InFlightBatches.by_node`.
 """
 
 from __future__ import annotations

@@ -27,9 +27,10 @@ prevents. A, B, C and D are batches of one partition, in this order:
   appended. After that, the broker knows the producer.
 * **After the first acknowledgement, each acknowledgement proves that all earlier batches are in the
   log**, because a broker that knows the producer appends B only after A. So A is not sent again if
-  only its response was lost. As a check, the acknowledged offset must leave enough offsets for the
-  records of the earlier batches. Otherwise the broker has lost the state of this producer (the
-  topic was recreated, or an unclean leader election has truncated the log), and the attempt fails.
+  only its response was lost. As a check, the log must have enough offsets for the records of the
+  earlier batches before the acknowledged offset. If not, the broker has lost the state of this
+  producer (the topic was recreated, or an unclean leader election has truncated the log), and the
+  attempt fails.
 * **Batches with a sequence number are sent again in order, one at a time, before any new batch.**
   Race: A gets NOT_LEADER_OR_FOLLOWER. B and C get OUT_OF_ORDER, because A is missing in the log.
   Nothing is wrong with B and C. They are sent again after A.
@@ -38,22 +39,23 @@ prevents. A, B, C and D are batches of one partition, in this order:
   on the way. A is sent to the new leader and acknowledged. Now the OUT_OF_ORDER for B arrives. It
   proves nothing, because B was sent while A was in flight. So B is sent again, and the next
   response to B counts.
-* **OUT_OF_ORDER for such a batch A is a doubt, not yet a failure: A waits for proof.** All batches
+* **If OUT_OF_ORDER counts for a batch A, A does not fail yet, but waits for proof.** All batches
   before A are in the log, or wait for proof themselves. So if the broker still knows the producer,
-  its last sequence number is higher than that of A: A is in the log, and older than the batches
-  that the broker remembers. Race: A to D are appended, their responses are lost, and the broker
-  restarts and remembers only D. A is sent again and gets OUT_OF_ORDER, as do B and C. D is sent
-  again and acknowledged, which proves that A, B and C are in the log. If all unresolved batches
-  wait for proof, no acknowledgement can prove them, and the attempt fails. No new batch is sent
-  meanwhile, because a broker that has lost the state of this producer could accept it.
+  the broker's last sequence number is higher than that of A. This means that A is in the log, and
+  is older than the batches that the broker remembers. Race: A to D are appended, their responses
+  are lost, and the broker restarts and remembers only D. A is sent again and gets OUT_OF_ORDER, as
+  do B and C. D is sent again and acknowledged, which proves that A, B and C are in the log. If all
+  unresolved batches wait for proof, no acknowledgement can prove them, and the attempt fails. No
+  new batch is sent meanwhile, because a broker that has lost the state of this producer could
+  accept it.
 * **OUT_OF_ORDER before any acknowledgement fails the attempt**, because the state of the log is
   unknown.
 * **After a batch has failed permanently, no later batch can be sent with the same epoch.** A
   transactional producer can then only abort, because batches never get a new sequence number within
-  a transaction (DESIGN.md, rule R2). Each later batch fails with its next response, unless this is
-  an acknowledgement. A batch that failed without a definite response is *lost*: it may be in the
-  log, or a broker may still append it. A later acknowledgement, or a late response to the lost
-  batch, shows the outcome of the lost batch.
+  a transaction (DESIGN.md, rule R2). Each later batch fails with its next response, unless this
+  response is an acknowledgement. A batch that failed without a definite response is *lost*: it may
+  be in the log, or a broker may still append it. A later acknowledgement, or a late response to the
+  lost batch, shows the outcome of the lost batch.
 * **After a batch of ``send`` has failed, the partition changes to the next epoch**, in which
   sequence numbers begin at 0. Other partitions keep their epoch. (A broker other than Kafka may
   have one epoch for all partitions of a producer. It then rejects the older epoch, and the other
@@ -66,14 +68,14 @@ prevents. A, B, C and D are batches of one partition, in this order:
 In two cases, when the partition changes its epoch, another batch also fails, because it could
 otherwise be written twice:
 
-* *At large*: the connections with A and B are lost. A expires. B is sent again and gets
+* *At large*: A and B are sent, and their connections are lost. A expires. B is sent again and gets
   OUT_OF_ORDER. But the first copies of A and B may still arrive at the broker, which would append
   both. If B were also sent in the next epoch, it would be in the log twice.
 * *Forgotten*: A and B are appended, both responses are lost, and the broker restarts and remembers
   only B. B expires. A is sent again and gets OUT_OF_ORDER, although it is in the log. If A were
   sent in the next epoch, it would be in the log twice.
 
-(``docs/design/sequences.md`` has the table.)
+A table in ``docs/design/sequences.md`` shows the effect of a change of the epoch on each batch.
 
 If a batch is split (MESSAGE_TOO_LARGE, DESIGN.md, rule R7), the two new batches replace it. The new
 batches keep the sequence numbers of the split batch. They are sent one after the other, before the
@@ -193,9 +195,9 @@ _COMPLETED: Verdict[Any] = Verdict(Action.COMPLETE)
 
 
 class _Place(Enum):
-    """The place of a batch that has a sequence number and no outcome yet: in flight, in its queue
-    to be sent again, or outside of the queue. There the batch waits for proof that it is in the
-    log, or for the next producer epoch.
+    """The place of a batch that has a sequence number and no outcome yet: in flight, in its queue,
+    or outside of the queue. In its queue, the batch waits to be sent again. Outside of the queue,
+    it waits for proof that it is in the log, or for the next producer epoch.
     """
 
     SENT = "in flight"
@@ -526,8 +528,8 @@ class PartitionSequences(Generic[BatchT]):
         return bool(self._lost)
 
     def expire_acks(self, before_ms: int) -> None:
-        """Assumes that the broker does not know this producer any more, if the last acknowledgement
-        was before ``before_ms``.
+        """If every batch has its outcome, and the last acknowledgement was before ``before_ms``:
+        assumes that the broker does not know this producer any more.
 
         A broker forgets a producer that was idle for producer.id.expiration.ms. After this call,
         the next batch is sent alone until it is acknowledged, like the first batch of a new

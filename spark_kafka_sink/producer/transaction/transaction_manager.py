@@ -25,9 +25,9 @@ KIP-890. A transaction keeps the version that the cluster has when the transacti
 
 Threads: application threads call the methods that implement public methods of ``KafkaProducer``.
 The sender thread calls the other methods. State is changed under the lock of ``ProducerIdentity``.
-Some methods, such as ``may_drain``, run for each batch and read fields without the lock, because
-each field is replaced atomically. Each change wakes the sender, which then checks again whether it
-can send.
+Some methods that run for each batch, such as ``may_drain``, read fields without the lock. This is
+safe, because each field is replaced atomically. Each change wakes the sender, which then checks
+again whether it can send.
 """
 
 from __future__ import annotations
@@ -339,8 +339,8 @@ class TransactionManager:
         A batch of ``tp`` is sent only after ``tp`` was added. For a producer without transactions,
         only checks that the producer has not failed. The errors are:
 
-        * IllegalStateError, if no transaction was begun, or if an earlier call such as a commit
-          timed out, and was not called again to receive its result.
+        * IllegalStateError, if no transaction was begun. Also if an earlier call, such as a commit,
+          timed out and was not called again to receive its result.
         * The error of the transaction, if the transaction has failed.
         * The error of the producer, if the producer has failed.
         """
@@ -393,8 +393,8 @@ class TransactionManager:
         """Begins ``operation`` by calling ``begin(result)``, and returns the result for which the
         caller waits.
 
-        If no caller has received the result of an earlier call of ``operation`` yet, for example
-        because the wait timed out, begins nothing and returns the result of that call.
+        An earlier call of ``operation`` may have a result that no caller has received yet, for
+        example because the wait timed out. In this case, begins nothing and returns that result.
         """
         with self._identity.lock:
             pending = self._check_call(operation)
@@ -642,8 +642,8 @@ class TransactionManager:
             self._sequences.resolve(batch)
 
     def expire_acks(self, now: int) -> None:
-        """Assumes that the leader of a partition has forgotten this producer, if the last
-        acknowledgement of the partition is older than ACK_EXPIRY_MS (see
+        """For each partition whose last acknowledgement is older than ACK_EXPIRY_MS: assumes that
+        the partition's leader has forgotten this producer (see
         :meth:`PartitionSequences.expire_acks`).
         """
         self._sequences.expire_acks(now)

@@ -11,8 +11,9 @@ response that changes the state::
     UNINITIALIZED -init_transactions-> INITIALIZING -InitProducerId-> READY
     READY -begin-> IN_TRANSACTION -commit-> COMMITTING_TRANSACTION -EndTxn-> READY
                    IN_TRANSACTION -abort--> ABORTING_TRANSACTION ---EndTxn-> READY
-                   IN_TRANSACTION -prepare-> PREPARED   (only the driver commits or aborts it)
-    a failure in between -> ABORTABLE_ERROR -abort-> ABORTING_TRANSACTION, or FATAL_ERROR
+                   IN_TRANSACTION -prepare-> PREPARED   (now only the driver ends the transaction)
+    a failure of the transaction -> ABORTABLE_ERROR -abort-> ABORTING_TRANSACTION
+    a failure of the producer -> FATAL_ERROR
 
 An idempotent producer without transactions has only the states UNINITIALIZED, INITIALIZING, READY
 and FATAL_ERROR.
@@ -269,8 +270,9 @@ class ProducerIdentity:
     def set_producer_id_and_epoch(self, producer: ProducerIdAndEpoch) -> None:
         """Sets the producer id and epoch that InitProducerId has returned.
 
-        The request may have been sent for the first producer id, to abort a transaction, or for a
-        transaction that was already begun. In the last case the state does not change.
+        InitProducerId was sent for one of three reasons: to get the first producer id, to abort a
+        transaction, or to get a new epoch for a transaction that was already begun. In the third
+        case the state does not change.
         """
         if self.state not in ONGOING and self.state is not State.READY:
             self.transition(State.READY)

@@ -236,10 +236,10 @@ class TxnRequestQueue:
         transaction has its outcome.
 
         Returns False in two cases. The first case: ``end`` aborts a transaction of version 1, and
-        a batch has failed with an unknown outcome, or AddPartitionsToTxn got no definite response.
-        This method then queues InitProducerId instead (see the module docstring). The second case:
-        no broker knows the transaction. This method then completes the transaction without a
-        request.
+        it is unknown what has reached the brokers. (A batch has failed with an unknown outcome, or
+        AddPartitionsToTxn got no definite response.) This method then queues InitProducerId instead
+        (see the module docstring). The second case: no broker knows the transaction. This method
+        then completes the transaction without a request.
         """
         identity, transaction = self._identity, self._identity.transaction
         unclear = transaction.add_unclear or self._sequences.has_unresolved
