@@ -323,9 +323,9 @@ class ConfluentRegistry:
 
 
 def _as_written(error: ConfigError) -> ConfigError:
-    """Copies an error of the TLS options. In the copy, the names of the options are as the user
-    writes them. The code that reads certificates has the names of the brokers' options, such as
-    ``ssl.truststore.location``.
+    """Copies an error of the TLS options. The error has the names of the brokers' options, such as
+    ``ssl.truststore.location``, because the code that reads certificates knows only these names. In
+    the copy, the names are as the user writes them.
     """
 
     def name_of(name: str) -> str:

@@ -1,5 +1,5 @@
-"""Requests for consumer groups: ListGroups, for the groups that have members (KIP-518, brokers
-since 2.6), and TxnOffsetCommit.
+"""Requests for consumer groups: ListGroups and TxnOffsetCommit. ListGroups requests only the groups
+that have members (KIP-518, brokers since 2.6).
 
 This module fills the fields of both requests. The callers send the requests and handle the
 responses (``datasource/exactly_once/offsets_group.py``, ``transactions/offset_commits.py``,

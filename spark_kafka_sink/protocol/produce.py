@@ -123,9 +123,9 @@ class ProduceResponse:
 class ProduceRequest:
     """A Produce request, with at most one batch for each partition. ``acks`` is -1, 0 or 1.
 
-    Version 13 is not used. It identifies a topic by the topic's id, and every other version by the
-    topic's name. So after a topic was deleted and created again, a request still reaches the new
-    topic. The broker detects the new topic by its check of sequence numbers. Every 4.x broker
+    Version 13 is not used, because it identifies a topic by the topic's id. All other versions use
+    the topic's name. So after a topic was deleted and created again, a request still reaches the
+    new topic. The broker detects the new topic by its check of sequence numbers. Every 4.x broker
     accepts version 12. ``max_version`` is at most 11 for a transaction of version 1.
     """
 

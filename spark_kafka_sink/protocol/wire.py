@@ -450,10 +450,10 @@ def decoding(
 ) -> T:
     """Decodes a response with ``read``, and returns the result. Raises only RemoteProtocolError.
 
-    ``body`` are the bytes of the response. If ``whole`` is True and ``read`` does not read all
-    bytes, this is an error. The error names the API and the version, and contains none of the
-    bytes. The error is raised outside of the ``except`` clause. Otherwise the traceback of the
-    error would keep the bytes in memory.
+    ``body`` are the bytes of the response. If ``whole`` is True, bytes that ``read`` leaves unread
+    are an error. Each error names the API and the version, and contains none of the bytes. The
+    error is raised outside of the ``except`` clause, because otherwise its traceback would keep the
+    bytes in memory.
     """
     data = bytes(body) if len(body) <= _COPIED else memoryview(body)
     reader = WireReader(data, flexible=flexible)

@@ -94,9 +94,9 @@ class StaticLogin(Login):
 class FetchedCredential(Generic[T]):
     """A credential with its lifetime in milliseconds, counted from the time when it was fetched.
 
-    The first use after ``refresh_after_ms`` starts the fetch of a new credential. If this
-    credential is valid for another minute, it is used until the fetch is complete. Otherwise, or
-    if its end is unknown, the use waits for the fetch. Every credential is used for at least one
+    The first use after ``refresh_after_ms`` starts the fetch of a new credential. Until the fetch
+    is complete, this credential is used if it is valid for another minute. If it expires earlier,
+    or if its end is unknown, the use waits for the fetch. Every credential is used for at least one
     second, even if ``refresh_after_ms`` is shorter. After ``expires_after_ms``, the credential is
     not valid any more. ``expires_after_ms`` is None if this time is unknown.
     """

@@ -86,8 +86,8 @@ class ApiVersions:
         return known.latest_usable(request.api_key, ours)
 
     def connected(self, node_id: int) -> None:
-        """Notes that the connection to a node is established, so that an ApiVersions request must
-        be sent. Chooses the version of this request (:data:`FALLBACKS`).
+        """Notes that the connection to a node is established. An ApiVersions request must then be
+        sent. Chooses the version of this request (:data:`FALLBACKS`).
         """
         stage = self._lost.get(node_id, 0) // _TRIES
         self.needing_fetch[node_id] = FALLBACKS[min(stage, len(FALLBACKS) - 1)]

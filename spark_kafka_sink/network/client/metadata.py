@@ -337,10 +337,10 @@ class Metadata:
 
     def addresses_tried(self) -> str:
         """A text for error messages: the addresses to which connections have failed, with the
-        reasons. If no connection has failed, the text has all addresses.
+        reasons. All other addresses are added in two cases: if no connection has failed, or if no
+        Metadata response has arrived yet.
 
-        Before the first response, addresses that have not failed are also listed, because they have
-        not responded.
+        In the second case, the text says that the address has not responded.
         """
         failures = self._connection_failures()
         tried = [f"{address}: {why}" for address, why in failures.items()]

@@ -247,8 +247,8 @@ class NetworkClient:
         self._selector.send(NetworkSend(node_id, buffers, size))
 
     def initiate_connect(self, node: Node, now: int) -> None:
-        """Begins a connection attempt to ``node``. If the attempt fails at once, no later poll
-        reports the failure. The metadata updater is then notified immediately, and the node has a
+        """Begins a connection attempt to ``node``. If the attempt fails at once, notifies the
+        metadata updater now, because no later poll reports the failure. The node then has a
         backoff.
         """
         if not self._connections.begin(node, now):

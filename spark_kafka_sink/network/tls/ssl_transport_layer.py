@@ -11,8 +11,9 @@ renegotiation, which TLS 1.3 does not have.
 
 A server could send internal messages of TLS (key updates, tickets, requests to renegotiate) without
 end, even before it shows a certificate. So one call reads at most 64 KiB from the socket. If more
-than 64 KiB without data for the caller have arrived, one call reads at most 4 KiB. The connection
-is closed if only internal messages arrive, or if the server does not read our responses to them.
+than 64 KiB of internal messages have arrived, one call reads at most 4 KiB. The connection is
+closed after 1 MiB of internal messages with hardly any data between them, or if the server does not
+read our responses to them.
 """
 
 from __future__ import annotations
@@ -246,12 +247,14 @@ class SslTransportLayer:
 
     def _receive(self, idle: int) -> bool:
         """Reads encrypted bytes from the socket into OpenSSL's buffer. Called repeatedly within one
-        call of :meth:`handshake` or :meth:`read_into`, which may read a limited number of bytes.
+        call of :meth:`handshake` or :meth:`read_into`. Such a call may read only a limited number
+        of bytes.
 
         Returns False if the socket has no bytes now, or if the limit is reached. Each read adds its
         bytes to ``_idle``, the number of bytes that have come without data for the caller. ``idle``
         is the value of ``_idle`` at the beginning of the call of :meth:`handshake` or
-        :meth:`read_into`. So the difference is the number of bytes that this call has read.
+        :meth:`read_into`. So ``_idle - idle`` is the number of bytes that this call of
+        :meth:`handshake` or :meth:`read_into` has read.
         """
         left = idle + (_CHUNK if idle <= _CHUNK else _SMALL_CHUNK) - self._idle
         if left <= 0:
