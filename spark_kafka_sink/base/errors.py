@@ -2,9 +2,9 @@
 
 The table has the number, the name, the class, the meaning and the hint of each error code. It
 follows Kafka's ``common/protocol/Errors.java``, and the handling of errors in ``Sender`` and
-``TransactionManager``. This module also formats warnings, because a warning has a code like an
-error, and notes the warnings that this process has already logged. The decision to retry a request
-is not here, but in ``sender.py``.
+``TransactionManager``. A warning has a code like an error, so this module also formats warnings. It
+notes the warnings that this process has already logged. The decision to retry a request is not
+here, but in ``sender.py``.
 
 The first line of an error has the code of its kind (``error_kinds.py``), the cause, and the place
 of the error. The second line has the hint, if there is one, and the link to the documentation. All

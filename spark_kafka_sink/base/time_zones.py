@@ -3,8 +3,8 @@
 Spark accepts the names of ``java.time.ZoneId.of(name, ZoneId.SHORT_IDS)``, and also one digit for
 hours or minutes (``+5:30``, ``+05:3``).
 
-This module does not convert timestamps. It does not import Arrow or numpy, because the driver
-checks the time zone before the tasks start.
+This module does not convert timestamps. The driver checks the time zone before the tasks start, and
+needs neither Arrow nor numpy for that. So this module does not import them.
 """
 
 from __future__ import annotations

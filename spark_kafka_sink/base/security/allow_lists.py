@@ -104,11 +104,11 @@ class NotAllowedError(ConfigError):
 
 
 def check_file(path: str, what: str, *, line: bool = False) -> None:
-    """Raises NotAllowedError if options may not read the file ``path``.
+    """Raises NotAllowedError if options may not read the file ``path``. The error does not show
+    whether the file exists.
 
     ``line`` is True for an option that reads only one line of the file. In this case, a file that
-    is allowed as ``configFile`` is also allowed. Symbolic links are resolved before the check. The
-    error does not show whether the file exists.
+    is allowed as ``configFile`` is also allowed. Symbolic links are resolved before the check.
     """
     allowed = _list(PATHS)
     if allowed is None or _is_below(path, allowed):

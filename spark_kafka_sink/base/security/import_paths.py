@@ -95,8 +95,8 @@ def names_jvm_classes(paths: str) -> bool:
 
 
 def is_import_path(name: str) -> bool:
-    """True if ``name`` has a dot or a colon, like a Python import path. False for the name of a
-    Java class of Kafka.
+    """True if ``name`` has a dot or a colon, like a Python import path. The name of a Java class of
+    Kafka also has dots, but for such a name the result is False.
     """
     kafkas = without_shading(name).startswith("org.apache.kafka.")
     return ("." in name or ":" in name) and not kafkas
@@ -116,9 +116,9 @@ def make(path: Text, option: str) -> object:
 def made_of(cls: type, option: str, name: str) -> object:
     """Calls the user's class ``cls`` without arguments and returns the new object.
 
-    Raises ConfigError if the call raises an exception. ``option`` and ``name``, the names of the
-    option and of the class, are in the message. The error does not contain the text of this
-    exception, because the text may contain a secret.
+    Raises ConfigError if the call raises an exception. The error does not contain the text of this
+    exception, because the text may contain a secret. The error contains the names of the option and
+    of the class: ``option`` and ``name``.
     """
     try:
         return cls()
@@ -150,7 +150,7 @@ def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
     The import of a path calls this function for each name of the path. Two kinds of objects are
     allowed: a class or function that a listed module defines, and an object of such a class. Three
     kinds are rejected: an object that a listed module has only imported (``os.abort`` in a module
-    that imports os), a module, and a method of a class of Python or of a C library
+    that imports os), a module, and a method of a class that belongs to Python or to a C library
     (``log.handlers.clear``).
     """
     if not limits_imports():

@@ -181,9 +181,9 @@ def write_new_file(
 
     The content is first written to a file with a random name that begins with a dot and ends with
     ``.tmp``. This file is then renamed. If the process is killed in between, this file stays. On
-    some mounts of object stores, files can't be renamed, but a file becomes visible only after it
-    is closed. On such a mount, the content is written directly to the file with the final name, and
-    an existing file is not replaced, but is an error.
+    some mounts of object stores, files can't be renamed. On such a mount, a file becomes visible
+    only after it is closed, so the content is written directly to the file with the final name. An
+    existing file is then not replaced, but is an error.
     """
     _refuse_uri(directory)
     try:

@@ -18,8 +18,8 @@ of a secret is not parsed. Every value that comes from a reference is a Password
 address.
 
 Any other ``${...}`` is plain text, because a password may contain any characters. There is one
-exception: a value that, as a whole, looks like a reference to a config provider other than ``env``
-and ``file`` is an error. In ``sasl.jaas.config``, this also applies to each quoted text.
+exception: if the whole value looks like a reference to a config provider other than ``env`` and
+``file``, it is an error. In ``sasl.jaas.config``, this also applies to each quoted text.
 Databricks' ``{{secrets/scope/key}}`` is also an error, because Databricks replaces such a text only
 in the settings of a cluster.
 """
