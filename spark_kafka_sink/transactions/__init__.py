@@ -11,7 +11,7 @@ abort, or the planning of a batch. ``steps`` defines the steps, ``results`` the 
 time limit of a decision), ``ending`` and ``outcomes`` (EndTxn, and the meaning of its responses)
 and ``sweep`` (the abort of transactions that crashed tasks left open).
 
-``commit_state`` is the state that the log keeps for each key, which is the name of a query or a
+``commit_state`` is the state that the log keeps for each key. A key is the name of a query or a
 job. ``batches`` compares a batch with this state. The package ``commit_log`` reads and writes the
 topic, and ``transactional_ids`` formats the ids. ``driver_transactions`` writes the transactions of
 the driver itself: a report, or a consumer group's offsets (``offset_commits``). The package

@@ -172,8 +172,8 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
     earlier attempt of this commit may already have recorded the write in the log, under ``name``.
     That record is left out of the comparison, so that the write is not counted twice.
 
-    If the log no longer has the committed batch, and the rows of ``batch`` were counted, returns
-    the result of :func:`forgotten_refusal`.
+    If the log no longer has the committed batch and the rows of ``batch`` were counted, returns the
+    result of :func:`forgotten_refusal`.
     """
     number = batch.number
     done = state.done_batch(number)

@@ -53,7 +53,8 @@ def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
     - If ``step.done`` is true, these are transactions that are aborted, or have an unknown outcome.
     - If ``step.done`` is false, these are transactions that are committed.
 
-    An id that contradicts is left out if it is in ``step.accepted``: the operator has accepted it.
+    An id that contradicts ``step.done`` is left out if it is in ``step.accepted``, because the
+    operator has accepted it.
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())

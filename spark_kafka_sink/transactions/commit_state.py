@@ -16,7 +16,7 @@ The log keeps the newest state of each key. The states of a batch::
                                      DECIDED N -lose---> PARTIAL N -resolve-> DONE N or DONE N-1
 
 Several writes that are decided together (``spark_kafka_sink.transaction``) are first recorded
-separately. If batch N-1 is done, and some writes of batch N are recorded, the state is called
+separately. If batch N-1 is done and some writes of batch N are recorded, the state is called
 PREPARED N.
 """
 
@@ -155,8 +155,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One recorded write of a ``spark_kafka_sink.transaction`` (a block), which forms one batch of
-    several writes. All tasks of the write have prepared their transactions.
+    """One recorded write of a ``spark_kafka_sink.transaction`` (a block). All writes of a block
+    form one batch. All tasks of this write have prepared their transactions.
 
     If the batch is done already, the write has no transactions and is only counted. ``name`` is
     unique, so that a repeated commit does not record the write twice. ``letters`` has the number of
@@ -192,10 +192,9 @@ class CommitState:
     decision in progress. A key is the name of a query or a job.
 
     ``generation`` is a number that grows when another run takes over the key. ``run_id`` is the run
-    that owns the key. It is empty if the owner was aborted. ``superseded`` are the run ids of
-    earlier owners and of aborted runs, which can't commit any more. ``take_over`` has the
-    generations before and after the last take-over, such as (5, 6). It is (0, 0) if they are not
-    known.
+    that owns the key. It is empty if the owner was aborted. ``superseded`` are the ids of the runs
+    that can't commit any more: earlier owners and aborted runs. ``take_over`` has the generations
+    before and after the last take-over, such as (5, 6). It is (0, 0) if they are not known.
 
     ``done`` are the newest done batches (their numbers are micro-batch ids or txnVersions), oldest
     first. ``last_done`` is the number of the newest done batch, or NOTHING_DONE before the first.
@@ -368,8 +367,8 @@ class CommitState:
         return replace(self, parts_of=number, parts_token=token, parts=parts)
 
     def parts_by(self, number: int, token: str) -> tuple[Part, ...]:
-        """The recorded writes of the ``transaction`` block with the token ``token``, which forms
-        batch ``number``. Empty if the state has writes of another block, or none.
+        """The recorded writes of the ``transaction`` block with the token ``token``. The block
+        forms batch ``number``. Empty if the state has writes of another block, or none.
         """
         return self.parts if (self.parts_of, self.parts_token) == (number, token) else ()
 
@@ -566,9 +565,9 @@ _KNOWN: Final = frozenset(
 
 
 def _forgetting(key: str) -> str:
-    """Returns the part of an error's hint that names the command which removes ``key`` from the
-    log. The error says that a record of ``key`` can't be decoded. A key that contains ``~~``
-    belongs to a backfill, and has another command than the key of a query or a job.
+    """Returns a text for a hint: the command that removes ``key`` from the log. The hint is for the
+    error that a record of ``key`` can't be decoded. A key that contains ``~~`` belongs to a
+    backfill, and is removed by another command than the key of a query or a job.
     """
     _, of_backfill, rest = key.partition("~~")
     if of_backfill:

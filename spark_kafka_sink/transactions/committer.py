@@ -9,10 +9,11 @@ not choose the next step (``table.py`` does that). It does not check whether a b
 **The commit point** is the moment when the log's transaction with the decision is committed, by
 EndTxn(commit). From then on batch N is DECIDED. If this driver does not commit the batch's
 transactions, the next driver does. Before the commit point, the batch's transactions can only be
-aborted. After the commit point, they can only be committed. Exception: if brokers have aborted some
-transactions of a decision before any was committed, or are about to abort them because of their
-age, all of them are aborted, and the batch is written again. An operator's command may also abort
-transactions of a decision (``kprod txn abort --force``, ``kprod txn resolve --as replay``).
+aborted. After the commit point, they can only be committed. Exception: before any transaction of a
+decision is committed, brokers may abort some of them, for example because of their age. If this has
+happened or will happen soon, all of them are aborted, and the batch is written again. An operator's
+command may also abort transactions of a decision (``kprod txn abort --force``, ``kprod txn resolve
+--as replay``).
 """
 
 from __future__ import annotations

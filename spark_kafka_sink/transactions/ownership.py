@@ -52,8 +52,8 @@ class Numbering(Enum):
 
     @property
     def is_of_micro_batches(self) -> bool:
-        """Whether a run writes many micro-batches, so that its workers reuse their transactional
-        ids.
+        """Whether a run writes many micro-batches. The workers of such a run reuse their
+        transactional ids.
         """
         return self in (Numbering.STREAM, Numbering.MICRO_BATCHES)
 

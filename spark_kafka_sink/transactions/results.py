@@ -301,9 +301,9 @@ class InPart:
 
 @dataclass(frozen=True, slots=True)
 class NotDescribed:
-    """The reason why a commit fails: the coordinators can't describe some transactions of the
-    batch. ``ids`` are the ids of these transactions. So it is unknown whether the batch is
-    committed. Its decision may have been in the commit log, and is not there now.
+    """The reason why a commit fails: it is unknown whether the batch is committed, because the
+    coordinators can't describe some of its transactions. ``ids`` are the ids of these transactions.
+    The decision to commit the batch may have been in the commit log, and is not there now.
     """
 
     number: int
@@ -313,10 +313,10 @@ class NotDescribed:
 
 @dataclass(frozen=True, slots=True)
 class EndedSomehow:
-    """The reason why a commit fails: the coordinators' descriptions don't show whether some
-    transactions of the batch are committed. ``ids`` are the ids of these transactions. So it is
-    unknown whether the batch is committed. Its decision may have been in the commit log, and is not
-    there now.
+    """The reason why a commit fails: it is unknown whether the batch is committed, because the
+    coordinators' descriptions don't show the outcome of some of its transactions. ``ids`` are the
+    ids of these transactions. The decision to commit the batch may have been in the commit log, and
+    is not there now.
     """
 
     number: int

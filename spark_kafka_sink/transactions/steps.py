@@ -115,8 +115,8 @@ class EndByHand:
     All ``transactions`` belong to ``key``. Transactions that a decision names are aborted only if
     their ids are in ``even_decided``. Transactions of the run that owns the key are aborted only if
     ``even_owners`` is true. If ``may_decide`` is true, the runs of some transactions may still
-    commit. So before the abort, the key is opened, which fences its writers, and these runs are
-    recorded as aborted.
+    commit. So before the abort, the key is opened, and these runs are recorded as aborted. (The
+    opening fences the writers of the key.)
     """
 
     key: str
@@ -555,8 +555,7 @@ def failure_of(error: KafkaError) -> Failure:
 
 def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms: int) -> View:
     """Returns a copy of ``view`` that shows the failure of ``step``. If ``step`` is the write of a
-    decision, and it is unknown whether the log has the decision, the copy has the decision in
-    ``tried``.
+    decision that may be in the log, the copy has this decision in ``tried``.
     """
     failed = Failed(how, step, at_ms, error)
     is_unclear = how is Failure.UNCLEAR

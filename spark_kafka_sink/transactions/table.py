@@ -128,8 +128,9 @@ def next_step(goal: Goal, view: View) -> Step:
     state by acknowledging a write. Until then, this function returns :class:`Confirm` in place of a
     failure that depends on the state, and in place of an operator's result that depends on it.
 
-    Exception: the failure because of a take-over by another run is returned at once. It is certain
-    even if a deposed leader returned the state, and the confirming write would fence the other run.
+    Exception: the failure because of a take-over by another run is returned at once. This failure
+    is certain even if a deposed leader returned the state. A confirming write would do harm: it
+    would fence the other run.
     """
     found = (row(goal, view) for row in TABLES[type(goal)])
     step = next(step for step in found if step is not None)
@@ -278,9 +279,9 @@ def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
     transactions of all superseded runs, which can't commit any more. Then the commit returns. A
     write of a block aborts no transaction, because its batch is not over. The commit of a version
     (txnVersion) has two steps. First it aborts the open transactions of superseded runs, but none
-    of its own run. Second, if it has decided the version, and its own run has open transactions, it
-    adds the run to the list `superseded` in the state of the key, and then aborts these
-    transactions.
+    of its own run. The second step is only for a commit that has decided the version, and whose own
+    run has open transactions. It adds the run to the list `superseded` in the state of the key, and
+    then aborts these transactions.
 
     Another thread of the driver may write the next version in the same run. Without the entry in
     the list, this could happen::
@@ -319,14 +320,14 @@ def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
 
 def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
     """The commit fails if its decision is undone: all transactions of the batch are aborted. This
-    happens if none of them was committed, and brokers had aborted some of them, or were about to
-    abort some of them because of their age.
+    happens if none of them was committed when brokers aborted some of them, or were about to do so
+    because of their age.
     """
     return refused(Undone(goal.batch.number)) if view.is_fresh else None
 
 
 def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | None:
-    """If the log may have had the decision of this commit, and does not have it now, the
+    """If the decision of this commit may have been in the log, but is not there now, the
     coordinators describe the decision's transactions. If all are committed, the commit has
     succeeded. If only some are committed, or if the outcome is unknown, the commit fails.
     Exception: an unknown outcome counts as committed if the log had the decision, has the batch as
@@ -364,8 +365,8 @@ def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
 def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
     """If the log has a decision that this commit did not write, the commit first ends this
     decision: the decision's transactions are all committed, or all aborted, as in a planning. If
-    these transactions can't be ended, and the decision belongs to another batch, the commit fails,
-    and no row of the commit's own batch is visible.
+    these transactions can't be ended, the commit fails. If the decision belongs to another batch,
+    no row of the commit's own batch is then visible.
     """
     decision = view.state.decision
     if decision is None:
@@ -500,8 +501,8 @@ def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
     """If the abort has not looked for other open transactions yet, it aborts those of this run.
     Exceptions: transactions that the run has planned since, and transactions that a decision names.
-    The open transactions of superseded runs are aborted, too. These runs can't commit any more, and
-    a planning does not abort their transactions.
+    The open transactions of superseded runs are aborted, too, because a planning does not abort
+    them. (These runs can't commit any more.)
     """
     owner = goal.owner
     if view.sweeps:
@@ -606,9 +607,9 @@ ABORT_UNKNOWN: Final = (
 
 
 def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> Step | None:
-    """The key is opened before an abort, if the run of one of the transactions may still commit.
-    The key is not opened if all runs of the transactions are superseded, so that no run can commit
-    any more.
+    """The key is opened before an abort, if the run of one of the transactions may still commit. If
+    all runs of the transactions are superseded, none of them can commit any more, and the key is
+    not opened.
 
     Without opening the key, this would be possible::
 
@@ -691,9 +692,9 @@ def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
 
 
 def some_contradict_it(goal: Resolve, view: View) -> Step | None:
-    """The command fails if a transaction can't be ended as the operator wants. It also fails if,
-    since the operator saw a transaction, it was aborted but is to be committed, or was committed
-    but is to be aborted.
+    """The command fails if a transaction can't be ended as the operator wants. It also fails if a
+    transaction has ended in the other way since the operator saw it: it is to be committed and was
+    aborted, or it is to be aborted and was committed.
     """
     if not view.contrary:
         return None
@@ -834,7 +835,7 @@ def _is_superseded(one: TransactionalId, state: CommitState) -> bool:
 
 
 def _is_of_job(goal: Reset) -> bool:
-    """Whether the key belongs to a job without txnAppId, which is never repeated."""
+    """Whether the key belongs to a job without txnAppId. Such a job is never repeated."""
     return is_once(goal.key, goal.planned.newest_run)
 
 

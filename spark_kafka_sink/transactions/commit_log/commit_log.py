@@ -441,10 +441,11 @@ class LogSession:
     timeout of the transactions with which the session writes.
 
     ``is_newest`` is called during the first write: after the record is produced, and before its
-    transaction is committed. The arguments are the record's offset and the deadline. It returns
-    False if ``state`` was not the newest state, because a deposed leader has returned it. A deposed
-    leader is a broker that no longer leads the partition. It does not know that, because it is cut
-    off from the other brokers. Without this check, batch 1 would be written twice::
+    transaction is committed. The arguments are the record's offset and the deadline. ``is_newest``
+    returns False if ``state`` was not the newest state. In that case, a deposed leader has returned
+    ``state``. A deposed leader is a broker that no longer leads the partition. It does not know
+    that, because it is cut off from the other brokers. Without this check, batch 1 would be written
+    twice::
 
         run 0: writes DECIDED 1 and DONE 1 to the new leader; crashes before Spark records batch 1
         run 1: opens the log: the old leader returns DONE 0, so run 1 writes batch 1 again

@@ -1,4 +1,4 @@
-"""Finds the open transactions of a topic, which block its read_committed consumers.
+"""Finds the open transactions that block the read_committed consumers of a topic.
 
 This module searches for open transactions of any client, and advises how to end each of them. It
 ends no transaction. The requests come from KIP-664: DescribeProducers to the partition leaders, and
@@ -59,12 +59,12 @@ class Whose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """An open transaction in ``topic``, which blocks read_committed consumers. Its producer id and
-    epoch identify it.
+    """An open transaction that blocks the read_committed consumers of ``topic``. Its producer id
+    and epoch identify it.
 
     * ``starts``: the offset of its first record, by partition.
-    * ``held``: the partitions in which it is the oldest open transaction, so that it determines the
-      last stable offset.
+    * ``held``: the partitions in which it is the oldest open transaction. In these partitions, it
+      determines the last stable offset.
     * ``transactional_id``: None if no coordinator lists the transaction as open.
     * ``found``: its coordinator's description, or None.
     * ``standing``: whether its run may still commit. None if the transaction belongs to no run: it

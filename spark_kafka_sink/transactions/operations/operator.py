@@ -112,7 +112,7 @@ class EndPlan:
     Before the abort, the drivers are fenced, and the transactions are checked again. If a decision
     names a transaction at this check, the transaction is not aborted, unless its id is in
     ``even_decided``. The transactions of the run that owns the key are aborted only if
-    ``even_owners`` is true. ``silent`` are the brokers that did not respond, so that their open
+    ``even_owners`` is true. ``silent`` are the brokers that did not respond. Their open
     transactions are unknown.
     """
 
@@ -279,8 +279,8 @@ class Operator:
         """Waits until no partition's leader shows a transaction of the decision as open. Topics
         that the principal may not READ are not checked.
 
-        A coordinator drops the marker of a partition without a leader, and still reports
-        CompleteCommit.
+        The state CompleteCommit is not enough: a coordinator reports this state even if it has
+        dropped the marker of a partition, because the partition had no leader.
         """
         client = self._client
         written: dict[TopicPartition, set[PreparedTransaction]] = defaultdict(set)
@@ -514,7 +514,8 @@ class Operator:
     # -- resolve ------------------------------------------------------------------------------
 
     def plan_resolve(self, key: str, number: int, *, done: bool, force: bool = False) -> Resolution:
-        """Plans to end batch ``number`` of ``key``, which is committed only in part (PARTIAL).
+        """Plans to end a batch that is committed only in part (PARTIAL): batch ``number`` of
+        ``key``.
 
         With ``force``, a batch that is decided and not PARTIAL can also be ended, if the outcome of
         a transaction is unknown: for example, because its transactional id has expired. Raises
@@ -553,9 +554,12 @@ class Operator:
         transactions are committed. If it is to be written again, they are aborted. After the
         resolution no driver would end these transactions.
 
-        Raises RefusedError in three cases. The state has changed. A transaction can't be ended.
-        Since the plan, a transaction was aborted but is to be committed, or was committed but is to
-        be aborted.
+        Raises RefusedError in three cases:
+
+        * The state has changed.
+        * A transaction can't be ended.
+        * Since the plan, a transaction was aborted although it is to be committed, or was committed
+          although it is to be aborted.
         """
         report = plan.report
         goal = Resolve(report.key, report.state, frozenset(_contrary(report, plan.done)), plan.done)
@@ -608,7 +612,8 @@ class Operator:
         """Returns the reason why the records of ``key`` can't be decoded. Returns None if they can
         be decoded, or if there are none.
 
-        Raises NewerStateError for a state of a newer version, which is not damaged.
+        Raises NewerStateError if a newer version of this package has written the state. Such a
+        state is not damaged.
         """
         return self._log.damage(key, self._client.deadline())
 
