@@ -106,8 +106,9 @@ def rows_between(
 
     The other arguments describe the plan. ``by`` is the column that divides the rows into ranges,
     and ``type_name`` is its type. ``bounds`` has the bounds between the ranges, and ``slices`` is
-    the number of slices in each range. Raises ConfigError if the step begins or ends within a
-    range, and the hash of a row may change from query to query (:func:`check_slices`).
+    the number of slices in each range. If the step begins or ends within a range, calls
+    :func:`check_slices`, which raises ConfigError if the hash of a row may change from query to
+    query.
     """
     at, within = divmod(first, slices)
     after = -(-end // slices)
