@@ -236,7 +236,7 @@ def _taking(
 
 def more_time(seconds: float) -> None:
     """Moves the end of the running command by ``seconds``, if ``--within`` limits it. A command
-    calls this function if it ends its work itself at the limit, and then shows a result.
+    that ends its own work at the limit calls this function, to have time to show a result.
     """
     left_s, _ = signal.getitimer(signal.ITIMER_REAL)
     if left_s:
@@ -246,8 +246,8 @@ def more_time(seconds: float) -> None:
 @contextmanager
 def _limit(within: object) -> Iterator[float | None]:
     """Ends the command with exit code 1 if the ``with`` block takes longer than ``within`` seconds.
-    Yields the time of ``time.monotonic`` at which it ends. If ``within`` is None, there is no
-    limit, and None is yielded.
+    Yields the end of this time, as a value of ``time.monotonic``. If ``within`` is None, there is
+    no limit, and None is yielded.
 
     A timer's signal interrupts any call that waits, as Ctrl-C does.
     """

@@ -1,7 +1,6 @@
-"""Shows the progress of a command: a bar on standard error, if the command takes longer than a
-second.
+"""Shows the progress of a command that takes longer than a second, by a bar on standard error.
 
-The callers count. No bar is drawn into a file or a pipe, or with ``--json``.
+The code of the command counts the steps. No bar is drawn into a file or a pipe, or with ``--json``.
 """
 
 from __future__ import annotations

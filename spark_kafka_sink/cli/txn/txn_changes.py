@@ -77,9 +77,9 @@ class Confirmation:
         self._yes = asked.yes
 
     def given(self, fields: Json, what: str) -> bool:
-        """Asks the user whether to make the change that the text ``what`` describes. Returns True
-        if the answer is yes, and ends the command if it is no. With ``--yes``, returns True without
-        a question. With ``--dry-run``, prints the change and returns False.
+        """Asks the user whether to make the change that the text ``what`` describes. If the answer
+        is yes, returns True. If the answer is no, ends the command. With ``--yes``, returns True
+        without a question. With ``--dry-run``, prints the change and returns False.
         """
         if self._dry_run:
             self.end(fields, None, f"Would {what}")
@@ -294,12 +294,12 @@ def _reset(to: Connected, confirmation: Confirmation, key: str, *, force: bool) 
 
 
 def _unsettled(to: Connected, key: str) -> str:
-    """A text that names a step of a backfill that has begun, and whose rows may be written. Empty
-    if ``key`` is not the key of a backfill's rows, or if there is no such step.
+    """A text with the txnVersion of a step that a backfill has begun, and has not yet recorded as
+    written. Empty if there is no such step, or if ``key`` is not the key of a backfill's rows.
 
-    The process that runs such a step may have died after it has written the rows, and before it
-    has recorded this in the progress of the backfill. Then only ``key`` shows that the rows are
-    written. So it must not be forgotten.
+    The process of such a step may have died after it has written the rows, and before it has
+    recorded this. Then only the state of ``key`` in the commit log shows that the rows are written.
+    So ``key`` must not be forgotten.
     """
     prefix, _, name = key.partition(SEPARATOR)
     progress = ledger_to_read(to.client, to.log, prefix, name).progress() if name else None
@@ -309,7 +309,9 @@ def _unsettled(to: Connected, key: str) -> str:
 
 
 def _duplicates(key: str, report: KeyReport) -> str:
-    """The warning about rows that come twice after a reset, and about commits that it allows."""
+    """The warning about the rows that may be duplicated after a reset, and about commits that the
+    reset allows.
+    """
     state = report.state
     if is_once(key, state.newest_run):
         return " If its job is still running, the job can commit then."

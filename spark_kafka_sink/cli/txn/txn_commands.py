@@ -193,11 +193,11 @@ def commit(
     'describe' shows the batch and its transactions. Usually all of them are open or committed, and
     the command commits the open transactions. If the brokers have aborted a transaction and no
     transaction is committed, the command aborts the open transactions, and the query writes the
-    batch again when it starts. If the brokers have aborted a transaction and another transaction
-    is committed, the batch becomes PARTIAL. If the brokers no longer know the outcome of a
-    transaction, the command fails. The exit code is 0 if all rows of the batch are visible, or if
-    the command has read no decision. A broker that is cut off can return an old state, and only the
-    commit itself confirms what was read. The command may run while the query runs.
+    batch again when it starts. If the brokers have aborted a transaction and another transaction is
+    committed, the batch becomes PARTIAL. If the brokers no longer know the outcome of a
+    transaction, the command fails. The exit code is 0 if all rows of the batch are visible. It is
+    also 0 if the command has read no decision. In that case the command has only read the state,
+    and a broker that is cut off can return an old state. The command may run while the query runs.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -272,10 +272,11 @@ def sweep(
 ) -> None:
     """Abort the orphans of a prefix: open transactions that no query needs.
 
-    No decision names an orphan, and its run owns no key. Check the list before you confirm. If the
-    list shows a run as 'not in the log', its job has not committed a batch yet: the job is dead, or
-    it is running and writes its first batch. If you abort the transactions of a running job, the
-    job fails. This command never aborts a transaction that a decision names.
+    An orphan is a transaction that no decision names, and whose run owns no key. Check the list
+    before you confirm. If the list shows a run as 'not in the log', its job has not committed a
+    batch yet: the job is dead, or it is running and writes its first batch. If you abort the
+    transactions of a running job, the job fails. This command never aborts a transaction that a
+    decision names.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
