@@ -294,8 +294,8 @@ class _Checks:
         self._warnings.append(named.no_effect(self._advice(name, why)))
 
     def _advice(self, name: str, text: str) -> str:
-        """Returns ``text`` with the prefix before each option name in it, if the user has set the
-        option ``name`` in the write: ``retries`` becomes ``kafka.retries``. If ``name`` is in a
-        file, the names stay without a prefix, as in every file of Java's client.
+        """If the user has set the option ``name`` in the write, returns ``text`` with the prefix
+        before each option name: ``retries`` becomes ``kafka.retries``. If ``name`` is in a file,
+        the names in ``text`` stay without a prefix, as in every file of Java's client.
         """
         return with_prefix(text, self._options.prefix_at(name))

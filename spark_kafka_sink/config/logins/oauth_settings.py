@@ -178,8 +178,8 @@ class RefreshRule:
     ``window_factor`` is the share of the token's lifetime after which the token is refreshed.
     ``window_jitter`` is the maximum of a random share that is added. The token is not refreshed
     before ``min_period_seconds`` are over, and not later than ``buffer_seconds`` before it expires.
-    If the token's lifetime is not longer than both times together, only ``window_factor`` and
-    ``window_jitter`` count, as in Java.
+    If the token's lifetime is not longer than the sum of ``min_period_seconds`` and
+    ``buffer_seconds``, only ``window_factor`` and ``window_jitter`` count, as in Java.
     """
 
     window_factor: float
@@ -262,7 +262,7 @@ def _class_of(options: Mapping[str, object], option: str) -> str:
 
 def _check_names(options: Mapping[str, object], module: JaasEntry) -> None:
     """Checks the names of the login module's options. Raises ConfigError for an unknown name, and
-    if ``sasl.username`` is set, which has no meaning for a token.
+    for the option ``sasl.username``, which has no meaning for a token.
 
     This is the first check, because later checks would report a misspelt option as missing.
     """

@@ -110,9 +110,8 @@ class _SecurityChecks:
             yield from self._refuse(_WEAK_TLS)
 
     def _refuse_inline_secrets(self) -> None:
-        """Raises ConfigError if an option contains a secret as plain text, and Spark would show
-        this option in plans and event logs. Spark shows each option that does not match Spark's
-        redaction pattern.
+        """Raises ConfigError for a secret as plain text in an option that Spark would show in plans
+        and event logs. Spark shows each option that does not match Spark's redaction pattern.
         """
         if not self.options.prefix:
             return
@@ -193,9 +192,9 @@ class _SecurityChecks:
         return ConfigError(message, hint=hint or None, kind=error.kind)
 
     def _as_written(self, name: str) -> str:
-        """The name of an option as the user writes it. Options of SASL have the prefix ``kafka.``,
-        except in a file. Other names in these messages are of options in ``sasl.jaas.config``,
-        such as ``ssl.truststore.location``. They have no prefix.
+        """The name of an option as the user writes it, for an error about SASL. An option whose
+        name begins with ``sasl.`` has the prefix ``kafka.``, except in a file. Any other option,
+        such as ``ssl.truststore.location``, is in ``sasl.jaas.config``, and has no prefix.
         """
         given = self.options.given.get(name) or self.options.given.get("sasl.mechanism")
         is_from_file = bool(given and given.where)

@@ -2,9 +2,9 @@
 can't be combined.
 
 This module knows which options have an effect with a ``security.protocol`` or a mechanism. It reads
-the options of each login module (``login_modules.toml``), and checks them. It also has the checks
-that a user does not give two key stores or two trust stores, such as one by its path and one as
-text. This module reads no certificate and opens no connection.
+the options of each login module (``login_modules.toml``), and checks them. It also checks that a
+user gives at most one key store and one trust store. For example, one key store by its path and
+another as text are an error. This module reads no certificate and opens no connection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names of the options that the user has set, from every source.
+"""The names of all options that the user has set, including the options in the ``configFile``.
 
 ``given_options`` is the entry point, and the module ``given`` has the class of its result.
 ``config_file`` reads the lines of a file. ``unknown_options`` creates the error for a wrong name.

@@ -1,4 +1,5 @@
-"""Reads the options that the user has set, from every source, and checks their names.
+"""Reads all options that the user has set, including the options in the ``configFile``, and checks
+their names.
 
 Every caller uses :func:`given_options`: a write, ``KafkaProducer`` and the command ``kprod``. The
 function also reads the ``configFile`` that the options name (``config_file``). ``cross_checks``
