@@ -187,8 +187,9 @@ class KafkaCluster:
         self._release_ports()
 
     def wait_until_in_sync(self, *, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
-        """Waits until each running node lists all running nodes, and all replicas are in sync.
-        Partitions with a replica on a node that does not run are not checked.
+        """Waits for two conditions: the metadata of each running node lists all running nodes, and
+        all replicas are in sync. Partitions with a replica on a node that does not run are not
+        checked.
 
         Call this before you restart the next node. Raises LocalKafkaError after ``timeout``
         seconds. The error names a running node with its problem, and has the end of the log of this

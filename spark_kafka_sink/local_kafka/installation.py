@@ -47,8 +47,8 @@ _log = logging.getLogger("spark_kafka_sink.local_kafka")
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A JVM, the jars of Kafka, and a class archive, with which this JVM starts Kafka faster. The
-    archive is None if it could not be created.
+    """A JVM, the jars of Kafka, and a class archive. With the archive, this JVM starts Kafka
+    faster. The archive is None if it could not be created.
     """
 
     java: Java

@@ -137,8 +137,8 @@ def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int
     """An upper bound of the size of each record in bytes, for any place of the record in its batch.
 
     ``content`` has the size of each record without length, attributes and deltas. The other
-    arguments limit the size of the deltas: the batch already has ``before`` records, at most
-    ``rows`` records and ``limit`` bytes are added to the batch, and the largest timestamp delta is
+    arguments limit the size of the deltas. The batch already has ``before`` records. At most
+    ``rows`` records and ``limit`` bytes are added to the batch. The largest timestamp delta is
     ``spread`` ms.
     """
     smallest = int(lowest(content)) + _MIN_OVERHEAD

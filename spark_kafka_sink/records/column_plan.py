@@ -43,8 +43,8 @@ class ComposedColumns:
 
     * ``columns``: the columns, in the order of the fields in the key or value.
     * ``format``: the format of the key or value, such as JSON, Avro or text.
-    * ``is_struct``: true if the only column is a struct, and the key or value has the fields of
-      this struct. If the struct is null, the key or value is null.
+    * ``is_struct``: true if the key or value has the fields of a struct column. This struct is then
+      the only column. If the struct is null, the key or value is null.
     * ``encoding``: how to encode the columns, for a format with a schema. If ``is_bare`` is true,
       ``encoding`` is for the value of the only column. Otherwise it is for a struct with all
       columns.

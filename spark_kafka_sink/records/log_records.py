@@ -124,7 +124,7 @@ class ReadBatch:
     kind.
 
     ``unreadable`` is None if all wanted records could be read. Otherwise ``unreadable`` is about a
-    record that can't be read and that is possibly wanted, and ``records`` has only the wanted
+    record that can't be read and that is possibly wanted. ``records`` then has only the wanted
     records from before this record. If ``header_known`` is False, the header can't be read either.
     Then only the batch's base offset is known, and the base offset is also used as the last offset.
     """
@@ -168,7 +168,7 @@ def read_batches(
 
     A batch that can't be read is yielded with ``unreadable``. After a batch with an impossible
     length, or with offsets that overlap those of an earlier batch, the iteration ends. The reading
-    of one batch stops after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records, which takes
+    of one batch stops after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records, so it takes
     less than a second. Later records of this batch are left out. No content of the log raises an
     error. Raises IllegalStateError if ``fetched`` has an error code.
     """

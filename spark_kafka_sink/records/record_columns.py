@@ -230,8 +230,9 @@ def from_record_batch(
     ``bad``. If ``bad`` is None, raises DataError for the first such row. The error names the column
     and the row.
 
-    The result still has the rows in ``bad``, because their dead letters need them: with key, value,
-    topic, partition and the valid headers. An invalid timestamp is a negative number there.
+    The result still has the rows in ``bad``, with key, value, topic, partition and the valid
+    headers, because the dead letters of these rows need them. An invalid timestamp of such a row is
+    a negative number in the result.
     """
     assert not plan.names_columns, "the caller composes them"
     bad = bad or BadRows(None)
@@ -358,8 +359,8 @@ def _only_name(encoded: pa.DictionaryArray) -> str | pa.DictionaryArray:
 def _check_topic_name(
     encoded: pa.DictionaryArray, index: int, log_topics: tuple[str, ...], bad: BadRows
 ) -> None:
-    """Refuses the rows with the topic ``encoded.dictionary[index]``, if the name of this topic is
-    invalid or is a commit log. Without this check a broker would return an error, but only after a
+    """If the topic ``encoded.dictionary[index]`` has an invalid name or is a commit log, refuses
+    the rows with this topic. Without this check a broker would return an error, but only after a
     wait, and the error would not name the row.
     """
     reason, hint = Reason.TOPIC_NAME, VALID_NAME

@@ -283,8 +283,8 @@ def _encode(
 
     If no row has headers, each record ends with a zero byte, the number of its headers. To save a
     piece for each record, this byte and the head of the next record are one piece. So the buffer
-    also has such a byte before the first record, where it belongs to no record. Because of this
-    byte, each record then ends one byte after its returned position.
+    begins with a zero byte that belongs to no record, and each record ends one byte after its
+    returned position.
     """
     time_parts, time_sizes = _deltas(cuts.timestamp_deltas)
     offset_parts, offset_sizes = _deltas(cuts.offset_deltas)

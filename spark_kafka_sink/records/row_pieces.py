@@ -1,4 +1,4 @@
-"""Builds the bytes of many rows from pieces. First the first piece of every row is given, then the
+"""Builds the bytes of many rows from pieces. The caller adds the first piece of every row, then the
 second piece of every row, and so on.
 
 A *piece* is some of the bytes of a row, such as the length of a string, or the string itself. This

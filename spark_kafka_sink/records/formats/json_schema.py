@@ -151,8 +151,9 @@ class _Check:
             self._others.setdefault(str(document.get("$id")).rstrip("#"), document)
 
     def null_rules(self, part: _Part, column: ColumnType, at: _Place) -> Iterator[_NullRule]:
-        """Yields a rule for each value in ``column`` that must be written as ``null`` if it is
-        null, or that must not be null. Other nulls are left out of the JSON.
+        """Yields a rule for each value in ``column`` for which the schema restricts nulls. Either a
+        null is written as ``null``, or a row with a null is refused. Nulls of all other values are
+        left out of the JSON.
 
         ``part`` is the schema of the column, and ``at`` is the place of the column. Raises
         SchemaError if the column does not fit the schema.

@@ -1,4 +1,4 @@
-"""The interface of the payload formats with a schema, which the driver uses.
+"""The interface through which the driver uses the payload formats with a schema.
 
 The driver sends the result of :meth:`SchemaFormat.plan` to the tasks. There ``binary/encoder.py``
 encodes columns with this result. This module does not import Arrow, and requests nothing from a

@@ -195,8 +195,8 @@ def _struct(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Arra
 
 
 def _with_null(made: JsonColumn, field: pa.Field) -> JsonColumn:
-    """Replaces nulls by the text ``null``, if the metadata of ``field`` requires that nulls of this
-    field are written.
+    """If the metadata of ``field`` requires that nulls of this field are written, replaces the
+    nulls by the text ``null``.
     """
     written = NULL_IS_WRITTEN.items() <= (field.metadata or {}).items()
     return JsonColumn(_quoted(made)) if written and made.texts.null_count else made

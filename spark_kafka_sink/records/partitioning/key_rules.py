@@ -9,8 +9,8 @@ leaders.
 A name of a librdkafka partitioner means the same as in librdkafka (``rdkafka_msg.c``). Null keys:
 ``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty key, and all other
 partitioners distribute null keys by load. Empty keys: ``consistent_random`` distributes empty keys
-by load, ``random`` chooses a random partition for them as for any key that is not null, and all
-other partitioners hash an empty key.
+by load. ``random`` chooses a random partition for an empty key, as for every key that is not null.
+All other partitioners hash an empty key.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class KeyRule:
         :attr:`Choice.STICKY`. None if no row can have this method.
 
         Rows with a key that is neither null nor empty are never in the mask. If the method for such
-        a key (:attr:`other`) is STICKY, all rows are sticky, and the caller does not call this
-        method.
+        a key (:attr:`other`) is STICKY, all rows are sticky, and the caller does not call
+        ``sticky``.
         """
         if self.null is not Choice.STICKY:
             return None

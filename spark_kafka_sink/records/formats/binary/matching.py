@@ -49,8 +49,9 @@ def matched_fields(
     order of ``fields``.
 
     ``fields`` are pairs: the names of a field (its name and aliases), and the field itself. A
-    column fits a field if its name is one of these names. If there is no such column, the letter
-    case is ignored, but only for a column with a name that is unique without the letter case.
+    column fits a field if its name is one of these names. If there is no such column, a column also
+    fits if its name differs from one of these names only in letter case. Such a column does not fit
+    if another column has the same name in other letter case.
 
     ``written`` is called with a field, the field's column and the field's path. The column is None
     if no column fits the field. ``written`` returns the field's encoding. If the encoding is empty
