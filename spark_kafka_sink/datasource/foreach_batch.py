@@ -373,7 +373,7 @@ class _MicroBatch:
         lost. ``written`` describes the DataFrames of the new write. ``whole`` is true if these are
         all DataFrames of the batch.
 
-        If the user has set verifyReplays=false, and the query of the write is unknown, nothing is
+        If the user has set verifyReplays=false and the query of the write is unknown, nothing is
         checked.
         """
         if written.query_run or not self._is_replay:
@@ -381,9 +381,9 @@ class _MicroBatch:
 
     @property
     def _is_replay(self) -> bool:
-        """Whether a write whose batch id is already written counts as a replay without a check.
-        True if the user has set verifyReplays=false. With this option, the user guarantees that a
-        batch which runs again has the same rows.
+        """True if the user has set verifyReplays=false. With this option, the user guarantees that
+        a batch that runs again has the same rows. So a write with a batch id that is already
+        written counts as a replay, without a check.
         """
         given = self._text(_VERIFIES.name)
         return given is not None and _VERIFIES.read(given, _VERIFIES.name) is False
@@ -394,8 +394,9 @@ class _MicroBatch:
         """Returns the identity of a write: the run id, the query, the source offsets and their
         digest. ``token`` identifies a ``transaction`` block, and is empty in ``foreach_batch``.
 
-        If the option offsetsGroup is set, raises ConfigError for offsets that can't be read. Logs a
-        warning if ``changelog`` is set, and the micro-batch ends within a version of a Delta table.
+        If the option offsetsGroup is set, raises ConfigError for offsets that can't be read. If the
+        option changelog is set and the micro-batch ends within a version of a Delta table, logs a
+        warning.
         """
         location = self._text("checkpointLocation")
         offsets, digest = None, ""

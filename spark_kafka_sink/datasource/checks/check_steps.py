@@ -26,7 +26,7 @@ class StepState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The result of one step of ``kprod check``, which shows each result as a row of a table.
+    """The result of one step of ``kprod check``. The command shows each result as a row of a table.
 
     ``name`` is the name of the step. ``said`` is the finding, or the reason why the step was
     skipped. ``change`` is advice. ``code`` is an error code such as ``KP0301``, which the docs

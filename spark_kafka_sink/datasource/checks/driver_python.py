@@ -54,8 +54,8 @@ def missing(executable: str) -> str:
 
 
 class Found(NamedTuple):
-    """The version of a Python interpreter, such as ``(3, 12)``, and its missing packages: the names
-    of packages that are needed to plan a write, but that the interpreter does not have.
+    """The version of a Python interpreter, such as ``(3, 12)``. Also has the names of the missing
+    packages: they are needed to plan a write, but this interpreter does not have them.
     """
 
     version: tuple[int, ...]

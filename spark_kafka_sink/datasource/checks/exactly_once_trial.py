@@ -402,9 +402,9 @@ class _Trial:
         return FetchedPartition.of(request, response)
 
     def _not_listed(self) -> Iterator[str]:
-        """Yields the reason if ListTransactions does not show the open transaction of the trial.
-        Yields nothing if ListTransactions shows it. The sweep needs ListTransactions to find the
-        transactions of a dead driver.
+        """If ListTransactions does not show the open transaction of the trial, yields a text that
+        says so. Otherwise yields nothing. The sweep needs ListTransactions to find the transactions
+        of a dead driver.
         """
         try:
             listed, silent = self._client.open_transactions(self._id, self._soon())

@@ -49,8 +49,8 @@ _unreadable: ProcessLocal[set[str]] = ProcessLocal(set)
 
 
 class Checkpoint:
-    """The files of a query's checkpoint, which is at ``location``. Each file is read at most once.
-    If ``session`` is set, Spark reads the files, and otherwise this process reads them
+    """The files of a query's checkpoint in the directory ``location``. Each file is read at most
+    once. If ``session`` is set, Spark reads the files, and otherwise this process reads them
     (``offset_log``).
     """
 
@@ -120,8 +120,8 @@ class Checkpoint:
             )
 
     def known_query_id(self) -> str:
-        """The id of the checkpoint's query, which Spark writes at the first start. Empty if it
-        can't be read.
+        """The id of the checkpoint's query. Spark writes this id at the first start of the query.
+        Empty if the id can't be read.
         """
         return _if_readable(self._query_id)
 

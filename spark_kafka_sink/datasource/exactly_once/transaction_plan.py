@@ -6,8 +6,8 @@ exactly-once options that differ between a batch job and a stream. It begins no 
 (``transactional_producers`` does), and commits nothing (``transaction_commit`` does).
 
 For a batch job, Spark creates the writer once, and pickles it for the tasks and for the commit. The
-run id of the job is generated before that, here or by ``foreach_batch``, so tasks and commit have
-the same run id. The number of the batch is also checked here.
+run id of the job is generated before the writer is pickled, here or by ``foreach_batch``. So tasks
+and commit have the same run id. The number of the batch is also checked here.
 
 For a stream, Spark generates the run id and the query id, and only tasks can read them. So each
 task of a stream checks run and number, before it writes a row.
@@ -192,8 +192,8 @@ class TransactionPlan:
             raise_refusal(self.key, forgotten_refusal(number, self.state))
 
     def _refuse_unknown_replay(self, context: WriteContext) -> None:
-        """Raises CommitError if the micro-batch of a ``foreach_batch`` or ``transaction`` write is
-        already done, and nothing shows that this write repeats the earlier write.
+        """If the micro-batch of a ``foreach_batch`` or ``transaction`` write is already done,
+        raises CommitError unless something shows that this write repeats the earlier write.
 
         Equal numbers of rows and bytes are no proof, because another DataFrame may have the same
         numbers. With verifyReplays=false, no error is raised.
@@ -300,8 +300,8 @@ def check_number(
 
 def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
     """Returns the prefix of all transactional ids, after a check of the options that depend on the
-    mode (batch or stream). Sends no request to a broker, because it also runs before each commit
-    and abort of a stream.
+    mode (batch or stream). Sends no request to a broker, because this function also runs before
+    each commit and abort of a stream.
     """
     prefix = config.transactional_id_prefix
     if streaming and config.txn_version is not None:
@@ -340,7 +340,7 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
     for missing rights, for a transaction.timeout.ms that brokers don't allow, for brokers that are
     too old, and for a batch that an operator has to resolve. Raises the errors of
     :meth:`TransactionPlan.check_job` for a batch job. Raises ConfigError if a consumer uses the
-    group of the option offsetsGroup, and the option offsetsGroupInUse does not allow that.
+    group of the option offsetsGroup, unless the option offsetsGroupInUse allows that.
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 

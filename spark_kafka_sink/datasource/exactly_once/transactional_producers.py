@@ -176,7 +176,7 @@ def _free(used: list[int], last_done: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TaskIds:
-    """Acquires transactional ids for one task from ``worker``, the ids of this process. ``run`` and
+    """Acquires transactional ids for one task. ``worker`` has the ids of this process. ``run`` and
     ``batch_id`` are the run and the number of the task's batch. Batches up to ``last_done`` are
     done, so the transactional ids that they have used are free.
     """
@@ -318,13 +318,13 @@ class TransactionalProducers:
             self._warm.keep(self._config, producer)
 
     def discard(self, producer: KafkaProducer) -> None:
-        """Aborts the transaction, and closes the producer. Waits for the abort for at most 5 s, and
-        not longer than a second after a look at the leaders. The transactional id is never used
-        again. Never raises.
+        """Aborts the transaction if each of its partitions has a leader, and closes the producer.
+        Takes at most 5 s. The abort is sent for at most a second after the check of the leaders.
+        The transactional id is never used again. Never raises.
 
-        If a partition has no leader, Kafka 4.3.1 loses the marker of the abort, and the rows stay
-        in an open transaction there. If the id were used again, the commit marker of its next
-        transaction would also commit these rows.
+        In a partition without a leader, Kafka 4.3.1 loses the marker of an abort, and the rows stay
+        in an open transaction. If the id were used again, the commit marker of its next transaction
+        would also commit these rows.
         """
         assert self._id is not None
         self._ids.worker.retire(self._id)

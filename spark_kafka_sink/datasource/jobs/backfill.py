@@ -120,10 +120,10 @@ def backfill(
     called with each written step. After a stop, the result has ``finished=False``.
 
     Raises ConfigError if an earlier call with this ``name`` had another plan (the error shows the
-    difference), or if another call with this name runs. Also raises ConfigError if the source has
-    changed, which is checked before each step. Raises CommitError if a step takes too long and
-    can't be divided, and SupersededError if another call has taken over. Also raises the errors of
-    a write. Steps that were written before the error stay written.
+    difference), or if another call with this name runs. The source is checked before each step: if
+    it has changed, also raises ConfigError. Raises CommitError if a step takes too long and can't
+    be divided, and SupersededError if another call has taken over. Also raises the errors of a
+    write. Steps that were written before the error stay written.
     """
     check_part("the name given to backfill", name)
     if (by is None) == (steps is None):
@@ -411,9 +411,9 @@ class _Call:
 def _step_lines(
     spark: SparkSession, on_step: Callable[[BackfillStep], object] | None
 ) -> StepLines | None:
-    """Creates the output that shows the user each written step, on stderr. Returns None if the log
-    shows the steps: if the log level INFO is enabled, and stderr is neither a terminal nor in a
-    notebook.
+    """Creates the output on stderr that shows the user each written step. If stderr is neither a
+    terminal nor in a notebook, and the log level INFO is enabled, the log shows the steps. In this
+    case, returns None.
 
     In a terminal, one line is rewritten for each step. But if the user's function or Spark's
     progress bar writes to the terminal too, each step gets a line of its own.

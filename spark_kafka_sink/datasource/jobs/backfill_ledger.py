@@ -38,9 +38,10 @@ runs. Another caller takes over if ``beat`` has not changed for long enough, or 
 process is known to have ended (``running_process.py``). No clocks of different machines are
 compared. If the old owner was only suspended and continues, its next write of a record fails,
 because another caller has taken over. If the old owner was suspended during a commit of rows, the
-commit log refuses that commit. If the old owner was suspended after it had recorded a step, and
-before Spark planned the write of the step, the planning fails: the write has the generation of the
-key from before the record (:class:`BegunStep`), and the new owner's takeover has raised it.
+commit log refuses that commit. The old owner may also have been suspended between the record of a
+step and the planning of the step's write. Then the planning fails: the write has the generation
+that the key had before the record (:class:`BegunStep`), and the new owner's takeover has raised the
+generation.
 """
 
 from __future__ import annotations
@@ -119,8 +120,9 @@ class BegunStep:
     """A step whose rows the caller may write to Kafka. ``version`` is its txnVersion.
 
     ``generation`` is the generation of the key of the rows, as it was before the step was recorded.
-    The write of the rows gets it as an option. If another caller has taken over since, the key has
-    another generation when Spark plans the write, and the planning fails (``transaction_plan.py``).
+    The write of the rows gets this generation as an option. If another caller has taken over since,
+    the key has another generation when Spark plans the write, and the planning fails
+    (``transaction_plan.py``).
     """
 
     version: int
@@ -468,9 +470,9 @@ class Ledger:
         self._when_open(self._keys[record], attempt)
 
     def _when_open(self, key: str, attempt: Callable[[LogSession], T]) -> T:
-        """Opens ``key`` in the commit log, which fences all other processes that have opened the
-        key. Then calls ``attempt``, which reads or writes in the opened session, and returns its
-        result. May open the key and call ``attempt`` again (:meth:`_retried`).
+        """Opens ``key`` in the commit log. This fences all other processes that have opened the
+        key. Then calls ``attempt``, which reads or writes in the opened session, and returns the
+        result of ``attempt``. May open the key and call ``attempt`` again (:meth:`_retried`).
         """
         return self._retried(lambda: attempt(self._log.open(key, self._client.deadline())))
 
@@ -480,8 +482,8 @@ class Ledger:
 
         Calls ``attempt`` again in two cases: another process has fenced the session before the
         write, or the write got no clear response. In the second case the earlier write may have
-        succeeded, so ``attempt`` may find its own record. If a retry fails after max.block.ms, and
-        at least five retries were made, raises the error of this retry.
+        succeeded, so ``attempt`` may find its own record. If a retry fails after max.block.ms and
+        is at least the fifth, raises the error of this retry.
         """
         client, until = self._client, self._client.deadline()
         for tries in count():
@@ -495,8 +497,8 @@ class Ledger:
 
 
 def ledger_to_read(client: TransactionClient, log: CommitLog, prefix: str, name: str) -> Ledger:
-    """The records of the backfill ``name`` for a command, which completes no commit when it reads
-    them.
+    """The records of the backfill ``name`` for a command. When the command reads the records, it
+    completes no commit.
     """
 
     def state_of(key: str) -> CommitState:

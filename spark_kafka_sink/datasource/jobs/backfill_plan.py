@@ -84,9 +84,10 @@ class BackfillPlan:
     def weight(self, first: int, end: int) -> float:
         """The size of the interval of positions from ``first`` up to ``end`` - 1.
 
-        If the rows of the plan's ranges were counted, the size is the number of rows, estimated
-        for a part of a range. Otherwise the size is the number of ranges, such as 0.5 for half of
-        the slices of a range.
+        If the rows of the plan's ranges were counted, the size is the number of rows in the
+        interval. If the interval has only a part of a range, the rows of this part are estimated.
+        If the rows were not counted, the size is the number of ranges, such as 0.5 for half of the
+        slices of a range.
         """
         return self._weight_before(end) - self._weight_before(first)
 
@@ -175,8 +176,8 @@ class BackfillPlan:
 class StepSizes:
     """Computes the size of the next step from the seconds that earlier steps took.
 
-    ``timeout_ms`` is transaction.timeout.ms. ``steps`` is the number of steps that the user wants,
-    which determines the size of the first step. If ``steps`` is 0, a default number is used.
+    ``timeout_ms`` is transaction.timeout.ms. ``steps`` is the number of steps that the user wants.
+    This number determines the size of the first step. If ``steps`` is 0, a default number is used.
     """
 
     def __init__(self, plan: BackfillPlan, timeout_ms: int, steps: int = 0) -> None:
@@ -222,8 +223,8 @@ def took_too_long(error: str, seconds: float, timeout_ms: int) -> bool:
 def step_too_long(
     name: str, error: str, seconds: float, timeout_ms: int, *, by_column: bool
 ) -> CommitError:
-    """Creates the error of a backfill that can't go on, because a step of one slice failed with
-    ``error`` after ``seconds``, and a slice can't be divided.
+    """Creates the error of a backfill that can't go on: a step of one slice failed with ``error``
+    after ``seconds``, and a slice can't be divided.
     """
     if _RATE_TOO_LOW in error:
         # The write was refused before the wait, so its seconds are no measure.

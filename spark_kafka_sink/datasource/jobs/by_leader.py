@@ -255,8 +255,8 @@ def _refuse(condition: bool, what: str, hint: str) -> None:
 def _placing(
     places: str, tasks: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Creates the function for ``mapInArrow``, which adds the Kafka partition and the task to each
-    row. The function imports this package on the executor.
+    """Creates a function for Spark's ``mapInArrow``. The function adds the Kafka partition and the
+    task to each row. It imports this package on the executor.
     """
 
     def placed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

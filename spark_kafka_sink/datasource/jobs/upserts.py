@@ -1,13 +1,13 @@
 """``upserts``: the last change of each key of a change feed, as a DataFrame.
 
-A sink can't shuffle, and if a key's changes are in two tasks they have no order. So this function
-ranks the changes of each key with a window function of Spark, and keeps the last change. This needs
-one shuffle, and no Python code processes rows. ``records/changes/`` makes the Kafka records of the
-changes. A feed may have two rows for an update: the pre-image has the table's values before the
-update, and the post-image has the values after the update. The pre-image counts as a delete of its
-key, and its rank is lower than the rank of the post-image. If the pre-image is the last change of
-its key, the update has changed the key, and the old key gets a tombstone. (Flink's upsert-kafka
-does the same.)
+A sink can't shuffle, and the changes of a key have no order if they are in different tasks. So this
+function ranks the changes of each key with a window function of Spark, and keeps the last change.
+This needs one shuffle, and no Python code processes rows. ``records/changes/`` makes the Kafka
+records of the changes. A feed may have two rows for an update: the pre-image has the table's values
+before the update, and the post-image has the values after the update. The pre-image counts as a
+delete of its key, and its rank is lower than the rank of the post-image. If the pre-image is the
+last change of its key, the update has changed the key, and the old key gets a tombstone. (Flink's
+upsert-kafka does the same.)
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
     keys if planning looks for them there. Planning compares them with the option keyColumns.
 
     Planning looks at the column with the change type, and at the key columns. In a feed of
-    Debezium, it looks at the struct that contains the row instead of the key columns. A table keeps
-    the metadata of its columns, so another column may still have the names from an earlier
-    ``upserts``. From such a column this function removes the names.
+    Debezium, planning does not look at the key columns, but at the struct that contains the row. A
+    table keeps the metadata of its columns, so another column may still have the names from an
+    earlier ``upserts``. From such a column this function removes the names.
     """
     from pyspark.sql import functions as F
 
@@ -232,9 +232,10 @@ def _rank(type_: Column, log: Changelog, order_by: Sequence[str | Column]) -> Co
     later change has the greater rank.
 
     The pre-image of an update is earlier than its post-image. A row of a snapshot is earlier than a
-    change of that row. If the position is the version of the table, a delete is earlier than an
-    insert, because one commit has replaced the row. If ``order_by`` is another column, for example
-    a time, a delete and an insert with the same value have the same rank.
+    change of that row. If the position is the version of the table, a delete and an insert with the
+    same position come from one commit that has replaced the row, so the delete is earlier. If
+    ``order_by`` is another column, for example a time, a delete and an insert with the same value
+    have the same rank.
     """
     from pyspark.sql import functions as F
 

@@ -65,8 +65,8 @@ PAUSE_S: Final = 60.0
 
 
 class Collector:
-    """Sends the OpenLineage events of reports with one client of OpenLineage's library, which is
-    created at the first report.
+    """Sends the OpenLineage events of reports. All events are sent with one client of OpenLineage's
+    library. The client is created at the first report.
     """
 
     def __init__(

@@ -233,7 +233,7 @@ class PlannedBatch:
         )
 
     def _of_its_query(self, report: WriteReport) -> WriteReport:
-        """Adds the query id from the checkpoint to the report, if no task has sent a query id.
+        """If no task has sent a query id, adds the query id from the checkpoint to the report.
 
         Call this method after the transactions are aborted: the checkpoint may be in an object
         store that does not respond for minutes.

@@ -64,8 +64,8 @@ def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def _hide_frames_of_spark() -> None:
-    """Makes Spark's worker print the error without the frames of Spark's own code. Does nothing if
-    this process is not a worker of Spark.
+    """Makes Spark's worker leave out the frames of Spark's own code when it prints the next error
+    of this process. Does nothing if this process is not a worker of Spark.
 
     The function sets an environment variable for the whole process. The variable affects only this
     error, because the worker ends after the error.

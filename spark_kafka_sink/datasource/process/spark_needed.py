@@ -12,9 +12,9 @@ from spark_kafka_sink.base.errors import safe_text
 
 
 def spark_needed(error: ImportError) -> ImportError:
-    """Converts the error of ``import pyspark`` to an error that names the required version, if
-    PySpark is missing or too old. If the import failed for another reason, returns ``error``
-    unchanged.
+    """If PySpark is missing or too old, converts ``error``, the error of ``import pyspark``, to an
+    error that names the required version. If the import failed for another reason, returns
+    ``error`` unchanged.
     """
     if error.name == "pyspark":
         return ImportError(

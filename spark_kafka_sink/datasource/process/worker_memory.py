@@ -32,8 +32,9 @@ _OF_PLANNER = "PYSPARK_PLANNER_MEMORY_MB"
 
 
 def memory_error(error: BaseException) -> KafkaError | None:
-    """Returns the error to raise in place of ``error`` if ``error`` means that memory is exhausted,
-    and Spark limits the address space of this process. Otherwise returns None.
+    """If ``error`` means that memory is exhausted, returns the error to raise in place of
+    ``error``. Returns None for any other error, and if Spark does not limit the address space of
+    this process.
 
     In a task, the result is a DeliveryError, so that Spark may run the task again. In a process
     that plans or commits, the result is a KafkaError, and an error that is already a KafkaError is

@@ -281,8 +281,9 @@ class _Topic:
     def _with_neighbours(
         self, there: Sequence[PartitionClaim], counts: list[RangeCount]
     ) -> list[RangeCount]:
-        """Counts again the ranges that lack rows, with more offsets before and after each range.
-        Some rows of the write may be just outside the range, because their offsets are not known.
+        """For each range that lacks rows, counts the rows again in a larger range, with more
+        offsets before and after it. Some rows of the write may be just outside the original range,
+        because their offsets are not known.
         """
         reader = PartitionReader(self.client, "", "READ on the topic")
         longer: dict[int, RangeCount] = {}

@@ -255,8 +255,8 @@ def _surplus(claims: Claims, more: int) -> tuple[AuditVerdict, str]:
 
 
 def by_compaction(gaps: int, settings: Mapping[str, str | None]) -> tuple[AuditVerdict, str]:
-    """The verdict on a partition if compaction may have removed the missing rows, and the reason
-    for the verdict. ``gaps`` is the number of offsets without a record.
+    """The verdict on a partition with missing rows that compaction may have removed. Also returns
+    the reason for the verdict. ``gaps`` is the number of offsets without a record.
     """
     if not settings:
         return AuditVerdict.UNCLEAR, f"{gaps} offsets have no record, {_SETTINGS_UNKNOWN}"

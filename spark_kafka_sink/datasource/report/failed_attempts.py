@@ -143,8 +143,8 @@ class FailedAttempts:
     @property
     def begun_ms(self) -> int | None:
         """The time when the batch was planned, in milliseconds since the epoch. None if this time
-        is unknown. The modification time of the batch's directories shows it, because :meth:`begin`
-        creates them at planning.
+        is unknown. The modification time of the batch's directories shows the time of planning,
+        because :meth:`begin` creates them at planning.
         """
         return min((begun_ms for _, begun_ms in self._ours()), default=None)
 

@@ -1,4 +1,5 @@
-"""Chooses the schemas of keys and values and the schemas' ids, when the driver plans a write.
+"""Chooses the schemas of keys and values, and the ids of these schemas. This happens when the
+driver plans a write.
 
 This module determines the subject of a schema, finds or registers the schema in the registry, and
 adds the resulting encoder to the plan (:func:`with_encoders`). So a task gets a finished encoder,
@@ -68,9 +69,9 @@ class Registry(Protocol):
 
     ``by_id`` returns the schema with an id. ``latest`` returns the newest schema of a subject, or
     None if the registry does not have the subject. ``id_of`` looks for the schema with the text
-    ``text`` in a subject, and returns the schema's id. If the subject does not have this schema,
-    the result depends on ``register``: if it is true, ``id_of`` registers the schema, and returns
-    the new id, otherwise ``id_of`` returns None.
+    ``text`` in a subject, and returns the schema's id. If the subject does not have this schema and
+    ``register`` is true, ``id_of`` registers the schema, and returns the new id. If ``register`` is
+    false, ``id_of`` returns None.
     """
 
     addresses: tuple[str, ...]
@@ -180,8 +181,8 @@ def described(config: SinkConfig, timeout_ms: int) -> Iterator[str]:
     """Describes the registry's schema of each key and value with a schema, for ``kprod check``.
     Yields one text for each schema. Registers no schema.
 
-    Raises SchemaError if a schema can't be used, or is missing in the registry and a write would
-    not register it.
+    Raises SchemaError for a schema that can't be used. Also raises SchemaError for a schema that
+    the registry does not have, unless a write would register it.
     """
     options = config.schemas
     assert options is not None

@@ -57,7 +57,7 @@ def register(
     finds the format in the session of its DataFrame. A write with ``.save()`` or ``.start()`` also
     uses two settings of the session for JSON. One is the time zone, for timestamps in a VARIANT.
     The other determines whether null fields are left out. The option jsonIgnoreNullFields overrides
-    it.
+    this setting.
     """
     if not _has_ours(spark):
         try:

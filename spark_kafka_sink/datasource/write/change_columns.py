@@ -286,9 +286,8 @@ def _refuse_other_cases(schema: StructType, log: Changelog) -> None:
 
 
 def not_compacted(topic: str | None, limits: Mapping[str, TopicLimits]) -> list[str]:
-    """A list with a warning if ``topic`` is not compacted, because brokers keep the old records of
-    a key in such a topic. The list is empty if the topic is compacted, or if its configs are
-    unknown.
+    """A list with a warning if ``topic`` is not compacted: in such a topic, brokers keep the old
+    records of a key. The list is empty if the topic is compacted, or if its configs are unknown.
     """
     found = limits.get(topic or "")
     if found is None or found.compacted:

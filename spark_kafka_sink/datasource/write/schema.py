@@ -160,7 +160,7 @@ def _with_changes(
     feed: FeedColumns,
 ) -> tuple[ColumnPlan, StructType]:
     """Adds the columns of a change feed to the plan. Returns the plan, and the schema of the
-    batches in a task, which may have more columns than the DataFrame.
+    batches in a task. This schema may have more columns than the DataFrame.
     """
     from pyspark.sql.types import StructType
 
@@ -235,9 +235,9 @@ def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
 
 
 def _refuse_replaced_columns(schema: StructType, plan: ColumnPlan) -> None:
-    """Raises SchemaError if the DataFrame has a column ``value``, and the option valueColumns is
-    set but does not name that column. Without this error, the sink would ignore the column
-    silently. The same holds for keyColumns and ``key``, and for headersColumns and ``headers``.
+    """Raises SchemaError for a column ``value`` that the option valueColumns does not name, if this
+    option is set. Without this error, the sink would ignore the column silently. The same holds for
+    keyColumns and ``key``, and for headersColumns and ``headers``.
     """
     used = _named_indices(plan)
     replaced = {

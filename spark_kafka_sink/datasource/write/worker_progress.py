@@ -162,8 +162,8 @@ class _Attempt:
 
 
 def this_worker(config: ProducerConfig, topic: str, identity: TaskIdentity) -> Watcher:
-    """Creates the :class:`Watcher` of a task attempt, which adds the attempt's progress to the sums
-    of this process, and sends them to ``topic``.
+    """Creates the :class:`Watcher` of a task attempt. The watcher adds the attempt's progress to
+    the sums of this process, and sends these sums to ``topic``.
     """
     return _Attempt(_worker(), identity, ProgressSender(config, topic))
 

@@ -25,9 +25,9 @@ class WriteContext:
     - ``query_id`` is the query's id, or empty if the query is unknown.
     - ``digest`` is a hash of the micro-batch's source offsets (``exactly_once/checkpoint.py``). If
       the micro-batch runs again, its digest is the same. The digest is empty if it is unknown.
-    - ``known`` is true if an earlier write with this batch id can only have been an earlier run of
-      this write. The query, the digest, or an equal write of this process proves this. If ``known``
-      is true and the batch id is already done, the write is a replay.
+    - ``known`` is true if the query, the digest, or an equal write of this process proves the
+      following: if there was an earlier write with this batch id, it was an earlier run of this
+      write. If ``known`` is true and the batch id is already done, the write is a replay.
     - ``offsets`` are the offsets for the option offsetsGroup, by topic and partition.
 
     In a block of writes that are committed together:
@@ -92,8 +92,8 @@ class WriteContext:
 
 
 def _numbers(offsets: object) -> list[int | None]:
-    """The offset of each partition in ``offsets``, so that the caller can check the offsets. The
-    offset is -1 for an invalid entry.
+    """The offsets of all partitions in ``offsets``, as a list for the caller's check. The offset is
+    -1 for an invalid entry.
     """
     if offsets is None:
         return []

@@ -495,7 +495,7 @@ class WriteTask:
             self._time.check(open_ms, self.identity.partition_id)
 
     def _check_counts(self, report: ProduceReport) -> None:
-        """Raises DeliveryError unless every row was acknowledged, and every dead letter was
+        """Raises DeliveryError if a row was not acknowledged, or if a dead letter was not
         acknowledged in the dead-letter topic.
         """
         topic, wanted = "", 0
