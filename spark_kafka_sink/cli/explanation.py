@@ -130,9 +130,9 @@ def _titles() -> dict[str, str]:
 
 
 def _by_phrase(text: str) -> dict[str, str]:
-    """Searches the phrases of ``words.toml``. Returns the error codes and runbook sections of each
-    phrase whose words are all in ``text``, with their titles. The results of longer phrases come
-    first.
+    """Searches the phrases of ``words.toml``. A phrase matches if all of its words are in ``text``.
+    Returns the error codes and runbook sections of the matching phrases, with their titles. The
+    results of longer phrases come first.
     """
     typed = _every_word(text)
     hits = [phrase for phrase in _phrases() if phrase.words <= typed]

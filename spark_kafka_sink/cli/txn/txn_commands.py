@@ -111,16 +111,16 @@ def blockers(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the transactions that block read_committed consumers of a topic, and how to end them.
+    """Show the transactions that block consumers of a topic, and how to end them.
 
-    These consumers read a partition up to the beginning of its oldest open transaction (the last
-    stable offset). For each open transaction, the command shows how many offsets of the partition
-    come after the last stable offset, and the consumer groups that wait at the last stable offset
-    or will reach it. The command shows the transactions of all clients. It can't show the host of a
-    client, because Kafka has no API for this. Needs Kafka 3.0 or later, and READ on the topic.
-    Shows transactional ids and groups only if you have DESCRIBE on them. With --older-than, only
-    transactions that have been open for longer count. Exit codes: 0 no transaction is open, 1 the
-    command failed, 2 an argument is wrong, 3 a transaction is open.
+    Consumers with isolation.level=read_committed read a partition up to the beginning of its oldest
+    open transaction (the last stable offset). For each open transaction, the command shows how many
+    offsets of the partition come after the last stable offset, and the consumer groups that wait at
+    the last stable offset or will reach it. The command shows the transactions of all clients. It
+    can't show the host of a client, because Kafka has no API for this. Needs Kafka 3.0 or later,
+    and READ on the topic. Shows transactional ids and groups only if you have DESCRIBE on them.
+    With --older-than, only transactions that have been open for longer count. Exit codes: 0 no
+    transaction is open, 1 the command failed, 2 an argument is wrong, 3 a transaction is open.
     """
     from spark_kafka_sink.cli.txn import txn_reads
 
