@@ -157,8 +157,8 @@ class ColumnPlan:
     ``headers_column`` is None.
 
     * ``on_null_value``: the treatment of rows with a null value.
-    * ``keys_required``: true if a null key is an error. This is so for a compacted topic, because
-      brokers would reject the record, and for a change feed.
+    * ``keys_required``: true if a null key is an error. This is so for a change feed, and for a
+      compacted topic, in which brokers reject records without a key.
     * ``log_topics``: the topics of commit logs. A row with such a topic is an error.
     * ``changes``: the plan of a change feed. None if the rows are not changes.
     """

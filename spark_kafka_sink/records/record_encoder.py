@@ -147,8 +147,8 @@ def _content_sizes(columns: RecordColumns, key_and_value: Sequence[Int64s | None
 
 
 def _varint_sizes(lengths: npt.NDArray[np.integer]) -> Int64s | int:
-    """The size of each length (-1 or more) as a signed varint, in bytes. If all sizes are equal,
-    the result is a single number.
+    """The size in bytes of each length (-1 or more), if it is encoded as a signed varint. If all
+    sizes are equal, the result is a single number.
     """
     largest = int(highest(lengths, initial=0))
     if largest < 64:

@@ -117,5 +117,5 @@ def _one(parts: Sequence[Packed]) -> Packed:
 
 
 def _sizes(values: Int64s) -> Int64s:
-    """The size of each number (-1 or more) as a signed varint, in bytes."""
+    """The size in bytes of each number (-1 or more), if it is encoded as a signed varint."""
     return unsigned_sizes(values << 1, int(values.max(initial=0)) << 1)

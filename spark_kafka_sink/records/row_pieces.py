@@ -143,8 +143,7 @@ class RowPieces:
         """Appends a short string to every row. Each row has its own string. If ``where`` is given,
         appends strings only to the rows in this mask.
 
-        ``parts`` are the parts of the string, in order, because each :class:`Packed` has at most 8
-        bytes.
+        A :class:`Packed` has at most 8 bytes, so ``parts`` has the parts of the string, in order.
         """
         for part in parts:
             if where is not None:

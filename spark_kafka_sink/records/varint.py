@@ -158,8 +158,8 @@ _CONTINUED = np.array([0x8080808080808080 & ((1 << 8 * n) - 1) for n in range(9)
 
 
 def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7) -> Int64s:
-    """The size of each value in bytes, as an unsigned varint. ``largest`` is an upper bound of the
-    values, which must not be negative.
+    """The size in bytes of each value, if it is encoded as an unsigned varint. ``largest`` is an
+    upper bound of the values, which must not be negative.
 
     The first byte has 7 bits of the value. Each further byte has ``more`` bits of the value: 7 for
     a varint.

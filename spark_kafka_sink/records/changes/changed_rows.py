@@ -93,9 +93,9 @@ class ChangedRows:
         """Returns the change that is still kept at the end of the task, or None if there is no such
         change.
 
-        The change is the *preimage* of an update (the row with the values from before the update),
-        because the second row of the update is missing. The result has the form of the result of
-        :meth:`changed`. The row has a mark that it can't be sent.
+        The change is the *preimage* of an update: the row with the values from before the update.
+        It is still kept because the second row of the update is missing. The result has the form of
+        the result of :meth:`changed`. The row has a mark that it can't be sent.
         """
         batch, self._open = self._open, None
         if batch is None:

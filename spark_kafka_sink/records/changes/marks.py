@@ -105,8 +105,8 @@ def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
 
 
 def note_changes(batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows) -> None:
-    """Finds the changes in ``batch`` that can't be sent, and adds them to ``bad``. If ``bad``
-    was created so that it collects no rows, raises DataError for the first such change.
+    """Finds the changes in ``batch`` that can't be sent, and adds them to ``bad``. If ``bad`` is an
+    object that collects no rows, raises DataError for the first such change.
 
     ``batch`` has the column of marks (numbers that mean a record, a tombstone, or the reason why
     the change can't be sent). Does nothing if the rows are not changes.

@@ -238,8 +238,8 @@ def _without_json(part: ComposedColumns, one: NamedColumn, column: pa.Array) -> 
 
 
 def _no_payload(part: ComposedColumns, columns: Sequence[pa.Array]) -> pa.BooleanArray | None:
-    """The mask of the rows with a null key or value, because all ``columns`` are null. None if
-    there is no such row, or if ``part`` does not have the rule ``nulls_are_null``.
+    """The mask of the rows in which all ``columns`` are null, so that the key or value is null.
+    None if there is no such row, or if ``part`` does not have the rule ``nulls_are_null``.
     """
     if not part.nulls_are_null:
         return None

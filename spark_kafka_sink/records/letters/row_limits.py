@@ -1,8 +1,8 @@
 """Finds rows that the producer or a broker would reject, because of their size or timestamp.
 
-Only writes with dead letters use this check, before the rows are sent. Other writes fail at the
-first such row: the encoder raises an error for a row that is too large for the producer. If a
-broker rejects a row, the task fails. ``record_columns`` has the other checks of rows.
+Only writes with dead letters use this check, before the rows are sent. All other writes fail at the
+first such row: the encoder raises an error for a row that is too large for the producer, and the
+task fails if a broker rejects a row. ``record_columns`` has the other checks of rows.
 """
 
 from __future__ import annotations
