@@ -367,7 +367,7 @@ class _Trial:
         return ended
 
     def _visible(self, ended: int) -> list[bytes]:
-        """Returns the values of the rows that a read_committed consumer sees.
+        """Returns the values of the rows that a consumer with isolation.level=read_committed sees.
 
         First waits until the log has the markers of all ended transactions, and the last stable
         offset is after these markers. ``ended`` is the number of transactions that have ended.

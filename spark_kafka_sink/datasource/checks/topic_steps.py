@@ -114,8 +114,8 @@ def report_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -
 
 def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
     """Checks that the topic of the option ``progressTopic`` exists, and that the principal may
-    write to it. Otherwise the result is a warning, because rows are written, but their progress is
-    not shown.
+    write to it. Otherwise the result is only a warning: rows are written, but their progress is not
+    shown.
     """
     topic = config.progress_topic
     if topic is None:

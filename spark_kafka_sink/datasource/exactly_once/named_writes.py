@@ -40,9 +40,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The DataFrames of one micro-batch that were written under one name, which the user gave to
-    ``foreach_batch``. ``number`` is the micro-batch's id. ``plans`` has a hash of each DataFrame's
-    plan and options. ``query_run`` is the id of the query's run, or empty if the query is unknown.
+    """The DataFrames of one micro-batch that are written under one name. The user has given this
+    name to ``foreach_batch`` or ``transaction``. ``number`` is the micro-batch's id. ``plans`` has
+    a hash of each DataFrame's plan and options. ``query_run`` is the id of the query's run, or
+    empty if the query is unknown.
     """
 
     query_run: str

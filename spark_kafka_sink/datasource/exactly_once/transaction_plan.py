@@ -207,7 +207,7 @@ class TransactionPlan:
             )
 
     def is_done(self, identity: TaskIdentity) -> bool:
-        """Whether the task's batch is already committed, so that the task must write nothing. A
+        """Whether the task's batch is already committed. If it is, the task must write nothing. A
         task of a stream also checks the run and the micro-batch, which the driver does not know at
         planning.
 

@@ -218,8 +218,8 @@ class PlannedBatch:
         return report
 
     def _identified(self, report: WriteReport) -> WriteReport:
-        """Adds the name of the query and the application to a report, as far as the driver knows
-        them and the report lacks them.
+        """Adds the name of the query and the application to a report that lacks them, as far as the
+        driver knows them.
         """
         name = report.query_name or safe_text(self.plan.query_name) or None
         application = report.application_id, report.application_name

@@ -77,7 +77,7 @@ def _hide_frames_of_spark() -> None:
 
 
 def _is_bug(error: BaseException) -> bool:
-    """Whether the error is a bug, so that its traceback is kept. A bug is an IllegalStateError, an
+    """Whether the error is a bug. The traceback of a bug is kept. A bug is an IllegalStateError, an
     exception of foreign code, or an error that was caused by one of these. An error of a file or of
     the network is no bug.
     """

@@ -285,9 +285,9 @@ def sampled(
     windows: list[RangeCount],
     settings: Mapping[str, str | None],
 ) -> tuple[AuditVerdict, str]:
-    """The verdict on a partition if only a sample was read, and the reason for the verdict.
-    ``windows`` are the ranges of offsets that were read, with their counts, in the order of
-    offsets.
+    """The verdict on a partition of which only a sample was read. Also returns the reason for the
+    verdict. ``windows`` are the ranges of offsets that were read, with their counts, in the order
+    of offsets.
 
     The first window is at the start of the claimed range, and the last window is at its end.
     ``settings`` are the same as for :func:`verdict_of`.

@@ -49,8 +49,9 @@ class FeedColumns:
 
     - ``plan`` has the indices of the feed's own columns, such as the type of a change.
     - ``rows`` is the schema of the table's rows. The options keyColumns and valueColumns may name
-      its columns. In a feed with one row per change, ``rows`` is the DataFrame's schema. In a feed
-      with the structs ``before`` and ``after``, ``rows`` is the schema of these structs.
+      the columns of this schema. In a feed with one row per change, ``rows`` is the DataFrame's
+      schema. In a feed with the structs ``before`` and ``after``, ``rows`` is the schema of these
+      structs.
     - ``first`` is the index of the first column that a task appends to Spark's batch. A task
       appends the fields of a struct as columns. In a feed without structs, ``first`` is 0.
     """

@@ -49,7 +49,7 @@ class TaskTransaction:
     - ``start_ms`` is the wall time of the first row in milliseconds. It is -1 if there was no row.
     - ``payload`` is the number of rows and the number of bytes that the task wrote, such as
       ``(1000, 52000)``. If the batch is already done, the task writes nothing, and these are the
-      rows and bytes that it skipped. It is None if the task did not count.
+      rows and bytes that it skipped. ``payload`` is None if the task did not count.
     - ``letters`` is the number of dead letters that a replay of the batch would find again. Dead
       letters because of a timestamp are not included (``DeadLetters.check``).
     """

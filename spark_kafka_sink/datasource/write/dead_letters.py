@@ -114,8 +114,9 @@ class DeadLetters:
         return compared
 
     def count(self, columns: RecordColumns, bad: BadRows) -> int:
-        """Finds the rows that :meth:`check` would count, for a task that writes nothing because its
-        batch is already done. Adds them to ``bad``, and returns their number.
+        """Finds the rows that :meth:`check` would count. A task calls this method if it writes
+        nothing, because its batch is already done. Adds the rows to ``bad``, and returns their
+        number.
         """
         self._check_topics(columns, bad, self.topics)
         self.limits.check_sizes(columns, bad)

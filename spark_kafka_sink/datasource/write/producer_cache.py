@@ -176,8 +176,8 @@ class CachedProducers:
 
 
 def close(producer: KafkaProducer, timeout_ms: int = CLOSE_MS) -> None:
-    """Closes a producer. Never raises, because an error of closing changes nothing: if the task
-    succeeded, its rows are acknowledged already, and if it failed, the caller raises the cause.
+    """Closes a producer. Never raises, because an error of closing changes nothing. If the task
+    succeeded, its rows are acknowledged already. If the task failed, the caller raises the cause.
     """
     with contextlib.suppress(Exception):
         producer.close(timeout_ms)

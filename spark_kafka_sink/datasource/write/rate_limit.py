@@ -8,9 +8,9 @@ tasks would exceed the rate. If the task later waits for input, the waiting time
 at most a second.
 
 **The share.** A Python writer can't find out how many partitions its write has, and where Spark
-runs them. But tasks can read Spark's configuration. It determines how many tasks the application
-can run at the same time, and the rate is divided by that number. So the sum over all tasks is never
-above the rate. If fewer tasks run, the sum is below the rate.
+runs them. But tasks can read Spark's configuration. The configuration determines how many tasks the
+application can run at the same time, and the rate is divided by that number. So the sum over all
+tasks is never above the rate. If fewer tasks run, the sum is below the rate.
 """
 
 from __future__ import annotations
