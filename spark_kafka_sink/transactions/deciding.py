@@ -12,6 +12,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from spark_kafka_sink.admin.transaction_description import TransactionState
 from spark_kafka_sink.base.errors import (
     CommitError,
     ErrorCode,
@@ -156,6 +157,11 @@ def unready(
     beside = client.beside(ids, timeout_ms - margin_ms(timeout_ms), shown_by=log)
     found = dict(client.describe((*ids, log), deadline, beside=beside))
     own = {log: found.pop(log)}
+    shown_by = log
+    if own[log].state is not TransactionState.ONGOING:
+        # This broker does not know the write that is open: it is cut off, or not the coordinator.
+        client.loop.forget_coordinators((log,))
+        shown_by, beside = "", None
     gone = [
         t.transactional_id
         for t in decision.transactions
@@ -163,11 +169,11 @@ def unready(
     ]
     late = frozenset() if gone else near_timeout(client, found, margin_ms, deadline, beside=beside)
     if not gone and not late:
-        away = client.leaderless(found | own, deadline, shown_by=log, beside=beside)
+        away = client.leaderless(found | own, deadline, shown_by=shown_by, beside=beside)
         while log in away and client.clock.now_ms() < deadline:
             client.loop.pause(6, deadline)  # about 0.1 s
             with suppress(KafkaTimeoutError):  # then the last result counts
-                away = client.leaderless(found | own, deadline, shown_by=log)
+                away = client.leaderless(found | own, deadline, shown_by=shown_by)
         left = tuple(sorted({str(tp) for partitions in away.values() for tp in partitions}))
         return refused(NoLeader(number, left)) if left else None
     abort_all(client, decision.transactions, client.deadline())

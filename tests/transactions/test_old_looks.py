@@ -122,6 +122,37 @@ def test_a_check_asks_no_coordinator_that_is_cut_off(scene: Scene) -> None:
     assert scene.values() == ["row 0", "row 1", "row 2.0", "row 2.1"]
 
 
+def test_a_check_asks_no_old_coordinator_of_the_log(scene: Scene) -> None:
+    """It was cut off since the last commit, and has led the partition of the rows. The leader of
+    the log accepts the write nevertheless, because it asks the new coordinator.
+    """
+    cluster, query = scene.cluster, Query.of(scene)
+    query.commits(0, 1)
+    log = f"{KEY}~~log"
+    cut_off = cluster.coordinator_of(log)
+    alive = cut_off % 3 + 1
+    cluster.move_leader(log_partition(scene), alive)
+    cluster.move_leader(TP, cut_off)
+    owner = query.owner()
+    workers = (TransactionalId(KEY, "run", f"w{n}", 0, owner.generation) for n in range(80))
+    producer = scene.producer(one_for_each_broker(cluster, map(str, workers))[alive])
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(ProducerRecord("t", b"row 2", partition=0))
+    prepared = producer.prepare()
+    client = query.driver.client
+    client.describe([prepared.transactional_id, log], client.deadline())
+    leaders = leaders_at(scene, TP, ApiKey.END_TXN, of_data)
+    cluster.cut_off(cut_off)
+    loses_leader(scene, TP, 0, 8_000)
+    scene.after(8_000, lambda: cluster.rejoin(cut_off))
+    scene.scheduler.sleep(200)
+    assert query.driver.commit(owner, Batch(2, (prepared,), digest="2" * 32)) is Commit.COMMITTED
+    assert leaders
+    assert -1 not in leaders
+    assert scene.values() == ["row 0", "row 1", "row 2"]
+
+
 @VERSIONS
 @pytest.mark.parametrize("is_open", [True, False])
 def test_an_orphan_that_writes_on_is_described_again(scene: Scene, is_open: bool) -> None:
