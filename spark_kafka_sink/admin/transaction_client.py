@@ -184,13 +184,13 @@ class _Look:
 
     ``coordinators`` has the transactional ids of the look, with their coordinators. ``partitions``
     has the partitions that are known, by transactional id. The other transactions are described
-    first. After the run, ``seen`` has the ids whose coordinator has responded.
+    first. After the run, ``ready`` has the ids whose partitions all have leaders.
     """
 
     calls: Mapping[str, Call[Any]]
     partitions: Mapping[str, Partitions]
     coordinators: Mapping[str, Node]
-    seen: set[str] = field(default_factory=set)
+    ready: set[str] = field(default_factory=set)
 
     def first(self) -> list[Call[Any]]:
         """The calls with which the look begins. Further calls follow them (``Call.then``)."""
@@ -226,14 +226,13 @@ class _Look:
         self, call: Call[MetadataResponse], by_id: Mapping[str, Partitions]
     ) -> list[Call[Any]]:
         assert call.response is not None
-        self.seen |= by_id.keys()
         away = _without_leader(by_id, call.response)
         # (A throttled connection sends nothing until then, whatever is looked at.)
         send_by_ms = call.answered_ms + call.response.throttle_time_ms + _LED_MS
         return self._ends([i for i in by_id if i not in away], send_by_ms)
 
     def _ends(self, ids: Collection[str], send_by_ms: int) -> list[Call[Any]]:
-        self.seen |= {*ids}
+        self.ready |= {*ids}
         ends = [self.calls[i] for i in ids]
         for end in ends:
             end.send_by_ms = send_by_ms
@@ -392,7 +391,8 @@ class TransactionClient(AdminClient):
             look = _Look(waiting, partitions, nodes)
             limit_ms = self.clock.now_ms() + patience * (_ANSWER_MS + _LOOK_MS * bool(looked_at))
             self.loop.run([*sent, *look.first()], min(deadline_ms, limit_ms), is_watched=True)
-            self.loop.forget_coordinators(looked_at.keys() - look.seen)
+            # (A broker that shows no leader may be cut off, and not coordinate the id any more.)
+            self.loop.forget_coordinators(looked_at.keys() - look.ready)
             waiting = {i: call for i, call in waiting.items() if not call.done}
             if waiting:
                 self.loop.pause(rounds, deadline_ms)

@@ -153,6 +153,21 @@ def test_a_check_asks_no_old_coordinator_of_the_log(scene: Scene) -> None:
     assert scene.values() == ["row 0", "row 1", "row 2"]
 
 
+def test_a_leader_that_is_back_is_seen_elsewhere(scene: Scene) -> None:
+    """The coordinator was cut off before, and another broker coordinates the transaction now."""
+    cluster = scene.cluster
+    transactions = open_transactions(scene.client(), [ONE], TP)
+    client = scene.client()
+    client.describe([ONE], client.deadline())
+    client.open_transactions("p", client.deadline())  # a connection to each broker
+    cut_off = cluster.coordinator_of(ONE)
+    cluster.move_leader(TP, -1)
+    cluster.cut_off(cut_off)
+    cluster.move_leader(TP, cut_off % 3 + 1)
+    scene.scheduler.sleep(1_000)
+    assert not commit_all(client, transactions, client.deadline(10_000)).unclear
+
+
 @VERSIONS
 @pytest.mark.parametrize("is_open", [True, False])
 def test_an_orphan_that_writes_on_is_described_again(scene: Scene, is_open: bool) -> None:
