@@ -210,7 +210,7 @@ class _Look:
     def _described(self, call: Call[DescribeTransactionsResponse]) -> list[Call[Any]]:
         assert isinstance(call.to, Node)
         by_id = {i: one.partitions for i, one in _described_by(call).items()}
-        return self._leaders(call.to, by_id, call.answered_ms + _LED_MS)
+        return self._leaders(call.to, by_id, _send_by(call))
 
     def _leaders(
         self, node: Node, by_id: Mapping[str, Partitions], send_by_ms: int
@@ -227,9 +227,7 @@ class _Look:
     ) -> list[Call[Any]]:
         assert call.response is not None
         away = _without_leader(by_id, call.response)
-        # (A throttled connection sends nothing until then, whatever is looked at.)
-        send_by_ms = call.answered_ms + call.response.throttle_time_ms + _LED_MS
-        return self._ends([i for i in by_id if i not in away], send_by_ms)
+        return self._ends([i for i in by_id if i not in away], _send_by(call))
 
     def _ends(self, ids: Collection[str], send_by_ms: int) -> list[Call[Any]]:
         self.ready |= {*ids}
@@ -755,6 +753,13 @@ def _metadata_call(
 ) -> Call[MetadataResponse]:
     request = MetadataRequest(tuple(topics), allow_auto_topic_creation=False)
     return Call(request, to, "Metadata of the partitions", resend=resend)
+
+
+def _send_by(look: Call[MetadataResponse] | Call[DescribeTransactionsResponse]) -> int:
+    """Returns the time until which the response to ``look`` is believed."""
+    assert look.response is not None
+    # (A throttled connection sends nothing until then, whatever is looked at.)
+    return look.answered_ms + look.response.throttle_time_ms + _LED_MS
 
 
 def _topics(by_id: Mapping[str, Partitions]) -> dict[str, None]:

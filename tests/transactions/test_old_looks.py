@@ -267,3 +267,15 @@ def test_a_throttled_connection_does_not_stop_a_commit(scene: Scene) -> None:
     scene.control.answer(ApiKey.END_TXN, LOADING, 1, where=of_data)
     scene.cluster.throttle_ms = lambda: 1_000
     assert commit() is Commit.COMMITTED
+
+
+@pytest.mark.life(nodes=1)
+def test_a_throttled_connection_does_not_stop_an_abort(scene: Scene) -> None:
+    """Of an orphan that has written nothing, so that its description is the whole look."""
+    producer = scene.producer(ONE)
+    producer.init_transactions()
+    producer.begin_transaction()
+    client = scene.client()
+    found = client.describe([ONE], client.deadline())
+    scene.cluster.throttle_ms = lambda: 1_500
+    assert client.abort_exactly(found, client.deadline(10_000)) == {ONE: ErrorCode.NONE}
