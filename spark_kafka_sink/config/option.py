@@ -402,9 +402,9 @@ def refuse(
     spelled: Callable[[str], str] = str,
 ) -> list[str]:
     """Raises ConfigError if the user's options have a combination that one of ``checks`` forbids.
-    If there are several, the first check in order raises the error. A check with ``warns`` never
-    raises an error: if the options have the combination of this check, the text of the check is one
-    of the returned warnings.
+    If several checks forbid a combination, the first of them raises the error. A check with
+    ``warns`` never raises an error: if the options have the combination of this check, the text of
+    the check is one of the returned warnings.
     """
 
     def filled(text: str) -> str:

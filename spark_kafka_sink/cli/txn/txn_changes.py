@@ -332,8 +332,8 @@ def _duplicates(key: str, report: KeyReport) -> str:
 def _forget(
     operator: Operator, confirmation: Confirmation, key: str, damage: CommitLogError
 ) -> None:
-    """Forgets the batches of a key of the commit log, after a confirmation, although the records of
-    the key can't be read. ``damage`` is the error of the read.
+    """Forgets the batches of a key of the commit log whose records can't be read. Asks for a
+    confirmation first. ``damage`` is the error of the read.
     """
     before: Json = {"command": "reset", "key": {"key": key, "error": damage.message}}
     if not confirmation.as_json:
