@@ -104,11 +104,11 @@ class Unreadable:
     """The reason why a batch, or the record of a batch at ``offset``, can't be read. All later
     records of the same batch can't be read either.
 
-    There are two groups of reasons. First, the batch has an impossible length, a wrong checksum or
-    an invalid header, or can't be decompressed, or its offsets overlap those of an earlier batch.
-    Second, a record is malformed, or the wanted records are too large. The second group is only
-    found in a batch that possibly has a wanted record. ``reason`` is one line of text, and contains
-    no bytes of the log.
+    There are two groups of reasons. In the first group, the batch itself is wrong: it has an
+    impossible length, a wrong checksum or an invalid header, it can't be decompressed, or its
+    offsets overlap those of an earlier batch. In the second group, a record is malformed, or the
+    wanted records are too large. The second group is only found in a batch that possibly has a
+    wanted record. ``reason`` is one line of text, and contains no bytes of the log.
     """
 
     offset: int

@@ -220,9 +220,9 @@ def from_record_batch(
 ) -> RecordColumns:
     """Converts the rows of ``batch`` to RecordColumns. Strings and binaries are not copied.
 
-    If options name several columns for the key or value, ``records/formats/composed_columns.py``
-    must have built the key or value before. A row with a null timestamp gets ``now_ms`` (wall
-    clock).
+    If an option such as ``keyColumns`` names the columns of the key or value,
+    ``records/formats/composed_columns.py`` must have built the key or value before. A row with a
+    null timestamp gets ``now_ms`` (wall clock).
 
     A row can't be sent if its topic is null, invalid or a commit log, if its partition or timestamp
     is negative, or if a header or a header's key is null. The same holds for a bigint timestamp

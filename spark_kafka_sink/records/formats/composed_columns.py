@@ -56,8 +56,8 @@ def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def with_composed(
     batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows | None = None
 ) -> tuple[pa.RecordBatch, ColumnPlan]:
-    """Builds the key, the value or the headers of each row, if ``plan`` has several columns for
-    this part of the record. Adds a column for each such part. Returns the new batch, and a plan
+    """Builds those parts of each row's record (key, value, headers) whose columns an option names,
+    such as ``keyColumns``. Adds a column for each of these parts. Returns the new batch, and a plan
     that uses the new columns.
 
     Rows that can't be encoded are added to ``bad``. If ``bad`` is None, raises DataError for the

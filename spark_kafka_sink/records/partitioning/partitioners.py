@@ -320,11 +320,11 @@ def partitioner(
 ) -> Partitioner:
     """Creates the partitioner for ``name``, a value of ``partitioner.class``.
 
-    If ``name`` is None, creates the built-in partitioner. Other values are a name of ``key_rules``,
-    RoundRobinPartitioner, or the import path of a user's class. If ``ignore_keys`` is true, the
-    built-in partitioner treats all rows as rows without a key. ``candidates`` returns the
-    partitions that can be chosen for rows without a key. Raises ConfigError if a user's class can't
-    be imported or created.
+    If ``name`` is None, creates the built-in partitioner. Any other ``name`` is a name of
+    ``key_rules``, RoundRobinPartitioner, or the import path of a user's class. If ``ignore_keys``
+    is true, the built-in partitioner treats all rows as rows without a key. ``candidates`` returns
+    the partitions that can be chosen for rows without a key. Raises ConfigError if a user's class
+    can't be imported or created.
     """
     rule = key_rule(name, ignore_keys=ignore_keys)
     if name is None or rule is not None:
