@@ -1,4 +1,5 @@
-"""Tries on the real service the operations that exactly-once needs: ``kprod check --exactly-once``.
+"""Tries the operations that exactly-once needs, on the real service, for ``kprod check
+--exactly-once``.
 
 Services with Kafka's protocol differ: some have no transactions or no compaction, and some do not
 list open transactions. The trial has its own topic and its own transactional id. It never writes to
@@ -491,8 +492,8 @@ def _committed(found: FetchedPartition) -> list[bytes]:
     """The values of the committed rows in a fetched part of the log.
 
     A broker's response also has the rows of aborted transactions. Like Java's consumer, this
-    function drops, for each aborted transaction, the rows that have the transaction's producer id
-    and lie between its first offset and its abort marker.
+    function drops these rows: the rows with the producer id of an aborted transaction, from the
+    transaction's first offset to its abort marker.
     """
     aborted, dropped, rows = sorted(found.aborted, key=lambda one: one[1]), set[int](), []
     for batch in read_batches(found, _is_ours):

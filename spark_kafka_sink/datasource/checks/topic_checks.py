@@ -147,8 +147,8 @@ def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[st
     """The topics that the principal may not write to, each with the broker's error code. If the
     brokers don't report the principal's rights on a topic, the topic is not in the result.
 
-    A task calls this function for its dead letters. The reason: the metadata that the task's
-    producer requests does not contain the principal's authorized operations.
+    A task calls this function for its dead letters, because the metadata that the task's producer
+    requests does not contain the principal's authorized operations.
     """
     found: dict[str, ErrorCode] = {}
 

@@ -256,8 +256,8 @@ def check_run(key: str, run: str, state: CommitState) -> None:
 
 
 def check_generation(key: str, number: int, expected: int, state: CommitState) -> None:
-    """Raises an error if the key of a backfill has another generation than ``expected``, its
-    generation when the step with the txnVersion ``number`` was recorded.
+    """Raises an error if the key of a backfill does not have the generation ``expected``. The key
+    had this generation when the step with the txnVersion ``number`` was recorded.
 
     Without this check, rows could be written twice. Suppose that a call of ``backfill`` is
     suspended between the record of a step and the planning of the step's write::

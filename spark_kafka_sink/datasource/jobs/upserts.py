@@ -116,8 +116,9 @@ def upserts(
 
 
 def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
-    """Returns the column that ``field`` describes. The metadata of the result has the names of the
-    keys if planning looks for them there. Planning compares them with the option keyColumns.
+    """Returns the column that ``field`` describes. If planning looks at this column, the metadata
+    of the result has the names of the keys. Planning compares these names with the option
+    keyColumns.
 
     Planning looks at the column with the change type, and at the key columns. In a feed of
     Debezium, planning does not look at the key columns, but at the struct that contains the row. A

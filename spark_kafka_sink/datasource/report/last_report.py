@@ -50,9 +50,9 @@ def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | 
     Returns None if there is no report yet: ``kprod`` wrote nothing, or the first write is still
     running. The function works with classic and Connect sessions. Its request to the driver takes
     some tens of milliseconds, and starts no job. If no task of a micro-batch finished, the
-    micro-batch's report does not name the query. Such a report counts for the query of the previous
-    report with the same options. Raises NoReportsKeptError if the driver keeps no reports that this
-    version can read.
+    micro-batch's report does not name the query. Such a report counts as a report of the query that
+    the previous report with the same options names. Raises NoReportsKeptError if the driver keeps
+    no reports that this version can read.
     """
     from pyspark.sql import SparkSession
 

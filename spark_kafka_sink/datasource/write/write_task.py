@@ -105,7 +105,7 @@ class TransactionTime:
     driver's commit.
 
     ``generation`` is the commit log's generation at planning: a number that grows when another run
-    takes over. The task returns it to the driver (``TaskTransaction``).
+    takes over. The task returns this number to the driver (``TaskTransaction``).
     """
 
     timeout_ms: int
@@ -206,8 +206,8 @@ class WriteTask:
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Writes every row, and returns when all rows are acknowledged.
 
-        If there are no rows, creates no producer. Raises DataError for a row that can't be sent.
-        Raises DeliveryError, or the error that caused it, if rows were not acknowledged. Also
+        If there are no rows, creates no producer. Raises DataError for a row that can't be sent. If
+        rows were not acknowledged, raises the error that is the cause, or DeliveryError. Also
         raises DeliveryError if the transaction has no time left. Passes on any exception of Spark's
         input.
         """
