@@ -227,6 +227,9 @@ class _Look:
     ) -> list[Call[Any]]:
         assert call.response is not None
         away = _without_leader(by_id, call.response)
+        for i, partitions in away.items():
+            self.calls[i].last_status = f"partition {partitions[0]} has no leader"
+            self.calls[i].last_code = ErrorCode.LEADER_NOT_AVAILABLE
         return self._ends([i for i in by_id if i not in away], _send_by(call))
 
     def _ends(self, ids: Collection[str], send_by_ms: int) -> list[Call[Any]]:

@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 
 from spark_kafka_sink.admin.transaction_client import LastLook
-from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.producer.producer_record import ProducerRecord
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
@@ -244,6 +244,23 @@ def test_a_write_is_not_committed_long_after_its_produce(scene: Scene) -> None:
     session.write(session.state, client.deadline(), check=check)
     assert leaders
     assert -1 not in leaders
+
+
+def test_a_write_that_waits_for_a_leader_names_the_partition(scene: Scene) -> None:
+    """And not the response to an earlier EndTxn."""
+    query = Query.of(scene)
+    query.commits(0, 1)
+    commit = query.prepare(2)
+    tp = log_partition(scene)
+
+    def loses(request: Request) -> bool:
+        scene.cluster.move_leader(tp, -1)
+        return not of_data(request)
+
+    scene.control.answer(ApiKey.END_TXN, LOADING, 1, where=loses)
+    with pytest.raises(KafkaTimeoutError, match=f"partition {tp} has no leader") as failed:
+        commit()
+    assert failed.value.kind is ErrorCode.LEADER_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("slow_ms", [2_500, 5_000, 9_000])
