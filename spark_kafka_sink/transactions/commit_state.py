@@ -255,9 +255,10 @@ class CommitState:
             C decides the batch that it planned at generation 1
             B's EndTxn(abort) arrives: this batch is committed in part
 
-        The standing is UNKNOWN if none of this applies. If ``planned`` is the present generation,
-        the run may take over. If ``planned`` is a later generation than this state has, this state
-        is old, or the log has lost records.
+        In all other cases the standing is UNKNOWN. For example, the run may take over if
+        ``planned`` is the present generation. The standing is also UNKNOWN if ``planned`` is later
+        than the generation of this state, whichever run it is: this state is old, or the log has
+        lost records.
         """
         if planned is not None and planned > self.generation:
             return Standing.UNKNOWN
@@ -285,7 +286,7 @@ class CommitState:
 
     def has_done(self, decision: Decision) -> bool:
         """Whether the done batches have the batch of ``decision``: a batch with the same number,
-        and with the same digest of its input. If the digest is unknown in both, the payloads (the
+        and with the same digest of its input. If both digests are unknown, the payloads (the
         numbers and sizes of rows) are compared instead.
 
         False for a batch that an operator has resolved as done, because its digest and payloads are

@@ -173,8 +173,8 @@ def decides_next(goal: Goal, view: View) -> bool:
 
 def a_step_has_failed(goal: Goal, view: View) -> Step | None:
     """If a step has failed, the key is opened again, or the commit, abort or command fails. A
-    driver that was fenced opens the key again, because the driver that has fenced it may itself be
-    superseded, and stop::
+    driver that was fenced opens the key again, because the driver that has fenced it may be
+    superseded itself, and then stops::
 
         B opens the log, and finds that it may take over
         A, stalled until now, opens the log: B is fenced
@@ -861,7 +861,7 @@ def _aborting(view: View, transactions: Iterable[TransactionalId]) -> Write | No
 
 def _again(view: View, failed: Failed) -> Open | None:
     """The step that opens the key again, for the next attempt. Returns None if another attempt
-    would not help. Also returns None if max.block.ms is over, and the key was opened often enough.
+    would not help. Also returns None if max.block.ms is over and the key was opened often enough.
     """
     if failed.how is Failure.UNCLEAR:
         is_over = view.openings >= MOST_UNCLEAR and failed.at_ms >= view.until_ms

@@ -340,7 +340,7 @@ class Metadata:
         reasons. All other addresses are added in two cases: if no connection has failed, or if no
         Metadata response has arrived yet.
 
-        In the second case, the text says that the address has not responded.
+        In the second case, the text says of each other address that it has not responded.
         """
         failures = self._connection_failures()
         tried = [f"{address}: {why}" for address, why in failures.items()]

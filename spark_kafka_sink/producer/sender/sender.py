@@ -144,7 +144,7 @@ class Sender:
     ``transaction_manager`` is None for a producer without idempotence. If a batch of such a
     producer fails and has only records of ``send``, later batches are still sent. If the failed
     batch has rows of ``send_columns``, the batches that were never sent also fail, but sent batches
-    are still retried. Such a producer keeps the order of records only with
+    are still retried. A producer without idempotence keeps the order of records only with
     max.in.flight.requests.per.connection=1.
     """
 

@@ -528,7 +528,7 @@ class PartitionSequences(Generic[BatchT]):
         return bool(self._lost)
 
     def expire_acks(self, before_ms: int) -> None:
-        """If every batch has its outcome, and the last acknowledgement was before ``before_ms``:
+        """If every batch has its outcome and the last acknowledgement was before ``before_ms``,
         assumes that the broker does not know this producer any more.
 
         A broker forgets a producer that was idle for producer.id.expiration.ms. After this call,

@@ -642,8 +642,8 @@ class TransactionManager:
             self._sequences.resolve(batch)
 
     def expire_acks(self, now: int) -> None:
-        """For each partition whose last acknowledgement is older than ACK_EXPIRY_MS: assumes that
-        the partition's leader has forgotten this producer (see
+        """Assumes that the leader of a partition has forgotten this producer, for each partition
+        whose last acknowledgement is older than ACK_EXPIRY_MS (see
         :meth:`PartitionSequences.expire_acks`).
         """
         self._sequences.expire_acks(now)

@@ -108,8 +108,8 @@ def join(name: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
     """Joins the records of the document ``name``: the inverse of :func:`cut`. Returns None if there
     is no record with the key ``name``.
 
-    Raises CommitLogError if the first record shows that the document has more records, and one of
-    them is missing or was written by another program.
+    For a document of several records, raises CommitLogError if one of them is missing, or was
+    written by another program. The first record shows the number of records.
     """
     return _read(name, records)[0]
 
