@@ -122,8 +122,8 @@ class Call(Generic[ResponseT]):
     * ``sent``, ``answered``: how often the request was sent, and how many responses arrived.
     * ``sent_ms``: the time at which the request was last sent, on this process's clock in ms.
     * ``answered_ms``: the time at which the last response arrived. If this process was stopped
-      since ``sent_ms``, the response may have arrived at any time since, and this is ``sent_ms``.
-      (Only a run that is watched knows this: see :meth:`RequestLoop.run`.)
+      since ``sent_ms``, the response may have arrived at any time since then, so ``answered_ms`` is
+      equal to ``sent_ms``. (Only a run that is watched knows this: see :meth:`RequestLoop.run`.)
     * ``last_status``: the reason why the call is not ``done``, as a text. If the reason is an error
       code, ``last_code`` has this error code.
     """

@@ -184,8 +184,8 @@ class RequestLoop:
         raises AuthenticationError, UnsupportedVersionError, and the errors of
         :meth:`Call.retry_code`. After an error, some of the other calls may be done or in flight.
 
-        If ``is_watched`` is true, the run notices a stop of this process of a second or longer, for
-        example by SIGSTOP, and ``Call.answered_ms`` takes it into account.
+        If ``is_watched`` is true, the run notices if this process was stopped for a second or
+        longer, for example by SIGSTOP. ``Call.answered_ms`` takes such a stop into account.
         """
         if len(self.found) > _MOST_COORDINATORS:
             self.found.clear()
@@ -247,8 +247,8 @@ class RequestLoop:
                 self.client.poll(max(0, min(wait, deadline_ms - now)), now)
 
     def notice(self, now: int) -> int:
-        """Notices whether this process was stopped since its last turn. Returns the time at which
-        it has last gone on.
+        """Notices whether this process was stopped since the last turn of the loop. Returns the
+        time at which the process has continued after its last stop.
         """
         if now - self._turn_ms > 2 * _WATCH_MS:
             self._resumed_ms = now

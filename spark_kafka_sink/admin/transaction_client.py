@@ -106,7 +106,7 @@ _API_VERSIONS: Final = ApiVersionsRequest(
 
 class Listed(NamedTuple):
     """The open transactions that the brokers have listed. ``silent`` has the names of the brokers
-    that did not respond, so that their transactions are missing.
+    that did not respond. The transactions of these brokers are missing.
     """
 
     transactions: tuple[ListedTransaction, ...]
@@ -619,12 +619,13 @@ class TransactionClient(AdminClient):
 
         If a transaction with a leaderless partition were ended, Kafka 4 would lose the marker for
         this partition. If the Metadata response does not have a partition, for example because its
-        topic was deleted, the partition is not in the result. Each coordinator shows
-        the leaders for its own transactions (see :class:`_Look`). With ``shown_by``, only the
-        coordinator of this transactional id shows them: a caller uses it if this coordinator has
-        just accepted a write, so that it is not cut off. ``beside`` has a Metadata request that
-        :meth:`describe` has already sent. Its response is used if it is for all topics of the
-        transactions, and if it arrived in the last FRESH_MS.
+        topic was deleted, the partition is not in the result. Each coordinator shows the leaders
+        for its own transactions (see :class:`_Look`). With ``shown_by``, only the coordinator of
+        this transactional id shows the leaders, for all transactions. A caller passes ``shown_by``
+        if this coordinator has just accepted a write. The write proves that the coordinator is not
+        cut off. ``beside`` has a Metadata request that :meth:`describe` has already sent. Its
+        response is used if it is for all topics of the transactions, and if it arrived in the last
+        FRESH_MS.
         """
         by_id = {i: one.partitions for i, one in found.items()}
         topics = _topics(by_id)
@@ -759,7 +760,9 @@ def _metadata_call(
 
 
 def _send_by(look: Call[MetadataResponse] | Call[DescribeTransactionsResponse]) -> int:
-    """Returns the time until which the response to ``look`` is believed."""
+    """Returns the time until which the transactions of ``look`` may be ended. After that time, the
+    response to ``look`` is too old.
+    """
     assert look.response is not None
     # (A throttled connection sends nothing until then, whatever is looked at.)
     return look.answered_ms + look.response.throttle_time_ms + _LED_MS

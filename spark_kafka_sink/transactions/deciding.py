@@ -144,8 +144,9 @@ def unready(
     """Checks that ``decision`` may be committed now. Returns None, or the reason why not.
 
     Each transaction must be prepared and far from its timeout. The partitions of all transactions
-    must have leaders. If a transaction is not prepared or too old, all transactions of the decision
-    are aborted. If only a leader is missing, none is aborted, because a later attempt may succeed.
+    must have leaders. If a transaction is too old, or is not prepared, all transactions of the
+    decision are aborted. If only a leader is missing, none is aborted, because a later attempt may
+    succeed.
 
     ``log`` is the transactional id of the log's writer. The log's partition must have a leader as
     well. Without a leader, brokers may drop the commit or abort marker of the log's transaction. If

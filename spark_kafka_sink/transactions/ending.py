@@ -6,7 +6,7 @@ may be committed or undone. It does not write to the commit log (``committer.py`
 does not interpret responses (``outcomes.py`` does that).
 
 To *undo* a decision means to abort all its transactions. Two drivers may end the same decision at
-the same time. One commits its decision, while another driver that has just started finds the
+the same time. One driver commits the decision. The other driver has just started, finds the
 transactions close to their timeout, and undoes the decision. Without a rule for both drivers, the
 batch would be committed in part::
 
@@ -291,7 +291,7 @@ def commit_all(
     is_one_committed: bool = False,
 ) -> CommitOutcomes:
     """Sends EndTxn(commit) for each of ``transactions``, until each outcome is known or until
-    ``deadline_ms``. Transactions that are committed already stay as they are. Returns the ids of
+    ``deadline_ms``. Transactions that are already committed stay as they are. Returns the ids of
     the transactions that are not committed, by outcome.
 
     If no transaction is committed at ``first_by_ms``, returns at that time. ``found`` has the
