@@ -1,8 +1,8 @@
 """The results of a commit, a planning, an abort and an operator's change, as plain values.
 
-:class:`Commit` has all possible results, each with the rows that read_committed consumers see.
-:class:`Refuse` is a failure with its reason, and each reason has a class of its own. This module
-creates no text and no exception: ``result_errors.py`` does that.
+:class:`Commit` has all possible results of a commit, each with the rows that consumers with
+read_committed see. :class:`Refuse` is a failure with its reason, and each reason has a class of its
+own. This module creates no text and no exception: ``result_errors.py`` does that.
 """
 
 from __future__ import annotations

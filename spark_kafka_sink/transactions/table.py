@@ -499,10 +499,11 @@ def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
-    """If the abort has not looked for other open transactions yet, it aborts those of this run.
-    Exceptions: transactions that the run has planned since, and transactions that a decision names.
-    The open transactions of superseded runs are aborted, too, because a planning does not abort
-    them. (These runs can't commit any more.)
+    """If the abort has not looked for other open transactions yet, it aborts the other open
+    transactions of the batch's run. Two kinds of transactions stay open: transactions that the run
+    planned at a later generation of the key, and transactions that a decision names. The open
+    transactions of superseded runs are aborted, too, because a planning does not abort them. (These
+    runs can't commit any more.)
     """
     owner = goal.owner
     if view.sweeps:
@@ -682,9 +683,9 @@ def the_decision_has_changed(goal: Resolve, view: View) -> Step | None:
 
 
 def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
-    """If the command has not ended the open transactions of the batch yet, it ends them, because no
-    driver would end them after the resolution. They are committed if the operator wants the batch
-    to count as done, and aborted if the batch is to be written again.
+    """If `kprod txn resolve` has not ended the open transactions of the batch yet, it ends them
+    now, because no driver would end them after the resolution. They are committed if the operator
+    wants the batch to count as done, and aborted if the batch is to be written again.
     """
     if view.contrary is not None or view.state.decision is None:
         return None
@@ -702,8 +703,8 @@ def some_contradict_it(goal: Resolve, view: View) -> Step | None:
 
 
 def it_is_to_be_resolved(goal: Resolve, view: View) -> Step | None:
-    """The operator's resolution is written: the batch becomes DONE, or the log gets the state from
-    before the decision.
+    """Writes the operator's resolution to the log: the batch becomes DONE, or the log gets the
+    state from before the decision.
     """
     return Write(view.state.resolved(done=goal.done), Writing.RESOLVED)
 

@@ -277,13 +277,13 @@ class Ledger:
 
         First, :meth:`fence` takes over the key of the rows. An operator may have removed the
         records while an earlier call with this name was still running. Without the takeover, that
-        call could commit its step later. If a step of this backfill had the same version, it would
-        count as written.
+        call could commit its step later. Then a step of the new backfill with the same version
+        would count as written, although it was not.
 
         Then this method opens the plan's key, checks the owner, and writes the plan. After the
-        check, another caller may take over. Before the other caller writes its own plan, it also
-        opens the plan's key, which fences this caller. So the plan of this caller is refused, or is
-        replaced by the other plan.
+        check, another caller may take over. The other caller also opens the plan's key, which
+        fences this caller, and then writes its own plan. If this caller writes later, its plan is
+        refused. If it has written before, the other plan replaces its plan.
         """
 
         def check() -> None:

@@ -22,7 +22,8 @@ class BackfillStep:
     - ``seconds`` is the duration of the write.
     - ``share``, from 0 to 1, is the fraction of all rows that this step and the steps before it
       have written. It is estimated from the rows that were counted for the plan. If the rows were
-      not counted, all ranges of the plan count the same, and so do all slices of a range.
+      not counted, the estimate gives all ranges of the plan the same number of rows, and all slices
+      of a range, too.
     """
 
     version: int

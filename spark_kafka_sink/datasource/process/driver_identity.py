@@ -35,8 +35,9 @@ def driver_token(options: Mapping[str, str]) -> str:
     cover ``kafka.*`` options, options of TLS, SASL and schema registries, ``configFile``,
     ``txnVersion``, and ``txnGeneration``.
 
-    Returns an empty text if no ancestor process is a JVM. With an empty token, an abort can't find
-    open transactions that no task has reported, and a job has a new run id for each ``txnVersion``.
+    Returns an empty text if no ancestor process is a JVM. An empty token has two effects. An abort
+    can't find open transactions that no task has reported. And a job has a new run id for each
+    ``txnVersion``, while it otherwise keeps its run id.
     """
     jvm = _jvm(os.getpid())
     if not jvm:

@@ -201,7 +201,7 @@ def _replace(directory: int, name: str, data: bytes) -> None:
 
 def _forget_the_oldest(directory: int) -> None:
     """Removes the oldest files while there are too many files, or while their total size is too
-    large. Files with other names belong to the user and stay.
+    large. Only files with the names that this cache gives are removed.
     """
     found = []
     with os.scandir(directory) as entries:

@@ -505,7 +505,8 @@ class PartitionSequences(Generic[BatchT]):
         be in the log.
 
         Returns the other batches that also fail. These are the batches that wait for proof (see the
-        module docstring), because no later acknowledgement can now prove that they are in the log.
+        module docstring). They fail because no later acknowledgement can now prove that they are in
+        the log.
         """
         self.failed = True
         gone = [f for f in self._in_flight if f.batch is batch or f.place is _Place.AWAITING_PROOF]

@@ -441,15 +441,14 @@ class LogSession:
     timeout of the transactions with which the session writes.
 
     ``is_newest`` is called during the first write: after the record is produced, and before its
-    transaction is committed. The arguments are the record's offset and the deadline. ``is_newest``
-    returns False if ``state`` was not the newest state. In that case, a deposed leader has returned
-    ``state``. A deposed leader is a broker that no longer leads the partition. It does not know
-    that, because it is cut off from the other brokers. Without this check, batch 1 would be written
-    twice::
+    transaction is committed. The arguments are the record's offset and the deadline. A deposed
+    leader, which is a broker that no longer leads the partition and does not know that, may have
+    returned an old ``state``. Then the record's offset is higher than the state's end of the log,
+    and ``is_newest`` returns False. Without this check, batch 1 would be written twice::
 
         run 0: writes DECIDED 1 and DONE 1 to the new leader; crashes before Spark records batch 1
         run 1: opens the log: the old leader returns DONE 0, so run 1 writes batch 1 again
-        run 1: the old leader refuses the Produce, the new leader accepts it, after DONE 1
+        run 1: the old leader refuses the Produce, the new leader appends it behind DONE 1
     """
 
     def __init__(

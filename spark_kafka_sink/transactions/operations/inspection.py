@@ -38,8 +38,8 @@ OPEN: Final = (TransactionState.ONGOING, *ENDING)
 
 @dataclass(frozen=True, slots=True)
 class DecidedBy:
-    """The decision to commit that names a transaction: the key of the commit log that has the
-    decision, and the number of the decided batch.
+    """A decision to commit a batch, which names the batch's transactions. The fields are the key
+    of the commit log that has the decision, and the number of the decided batch.
     """
 
     key: str
@@ -256,8 +256,9 @@ def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:
 
 
 def standing_of(one: TransactionalId, states: Mapping[str, CommitState]) -> Standing:
-    """Whether the run of the transaction ``one`` may still commit, according to the state of its
-    key. The standing is UNKNOWN if the key is not in ``states``.
+    """Returns the standing of a run, which says whether the run may still commit. The run is that
+    of the transaction ``one``. ``states`` has the states of the commit log by key. The standing is
+    UNKNOWN if the key of ``one`` is not in ``states``.
     """
     state = states.get(one.key)
     return Standing.UNKNOWN if state is None else state.standing(one.run, one.planned)
