@@ -277,9 +277,9 @@ class SslTransportLayer:
 
     def _refuse_flood(self) -> None:
         if self._idle > _MOST_IDLE:
-            what = f"{self._idle} bytes of TLS messages came with nothing in them"
+            what = f"the server has sent {self._idle} bytes of TLS messages without any data"
         elif self._outgoing.pending + len(self._encrypted) > _MOST_UNSENT:
-            what = "it requests answers to TLS messages and does not read them"
+            what = "the server requests responses to TLS messages, and does not read the responses"
         else:
             return
         raise ConnectionError(f"TLS to {self._remote} broke: {what}")
