@@ -4,7 +4,7 @@ readers of committed records see of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from spark_kafka_sink.admin.call import Call, CoordinatorKey
 from spark_kafka_sink.admin.transaction_client import TransactionClient
@@ -15,10 +15,14 @@ from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdResponse
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.protocol.transaction_requests import add_partitions_to_txn
 from tests.fakes.fake_cluster.cluster import FakeCluster
+from tests.fakes.fake_cluster.codec import Request
+from tests.fakes.fake_cluster.control import FOREVER
 from tests.fakes.kafka_messages import init_request
 from tests.real_kafka import RealKafka, consume_topic
+from tests.simulation.scene import Scene
 from tests.waiting import PATIENCE, wait_for
 
 TIMEOUT_MS = int(30_000 * PATIENCE)
@@ -29,6 +33,22 @@ def one_for_each_broker(cluster: FakeCluster, ids: Iterable[str]) -> dict[int, s
     found: dict[int, str] = {}
     for one in ids:
         found.setdefault(cluster.coordinator_of(one), one)
+    return found
+
+
+def leaders_at(
+    scene: Scene, tp: TopicPartition, api: ApiKey, where: Callable[[Request], bool]
+) -> list[int]:
+    """The leader of ``tp`` at each such request: -1 if the marker there would be lost."""
+    found: list[int] = []
+
+    def watched(request: Request) -> bool:
+        if where(request):
+            found.append(scene.cluster.logs[tp].leader)
+        return False
+
+    scene.cluster.drops_markers = True
+    scene.control.delay(api, 0, FOREVER, where=watched)
     return found
 
 

@@ -14,7 +14,7 @@ from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.scene import Scene
 from tests.simulation.scene_requests import of_data, of_id
-from tests.transactions.open_transactions import one_for_each_broker, open_transactions
+from tests.transactions.open_transactions import leaders_at, one_for_each_broker, open_transactions
 from tests.transactions.running_query import Query
 
 TP = TopicPartition("t", 0)
@@ -112,23 +112,16 @@ def test_a_silent_search_of_a_coordinator_ends_no_commit(scene: Scene) -> None:
 def test_a_young_transaction_waits_beside_an_old_one(scene: Scene) -> None:
     """A third one is committed. Only the young one has a partition without a leader."""
     cluster, other = scene.cluster, TopicPartition("t", 1)
-    cluster.drops_markers = True
     ids = [f"p~run~{n}" for n in range(3)]
+    leaders = leaders_at(scene, other, ApiKey.END_TXN, of_id(ids[2]))
     client = scene.client()
     first = open_transactions(client, ids[:2], TP)
     scene.scheduler.sleep(50_000)
     young = open_transactions(client, ids[2:], other)
     client.end(first[:1], committed=True, deadline_ms=client.deadline())
-    leader, leaders = cluster.logs[other].leader, list[int]()
+    leader = cluster.logs[other].leader
     cluster.move_leader(other, -1)
     cluster.at(cluster.now + 3_000, lambda: cluster.move_leader(other, leader))
-
-    def watched(request: Request) -> bool:
-        if request.body.transactional_id == ids[2]:
-            leaders.append(cluster.logs[other].leader)
-        return False
-
-    scene.control.delay(ApiKey.END_TXN, 0, FOREVER, where=watched)
     ended = end_decided(
         client,
         [*first, *young],

@@ -4,7 +4,6 @@ of a transaction that has grown since.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 
 import pytest
@@ -25,28 +24,12 @@ from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.scene import VERSIONS, Scene
 from tests.simulation.scene_requests import of_data, of_id
 from tests.simulation.spark_world import LOG_TOPIC
-from tests.transactions.open_transactions import one_for_each_broker, open_transactions
+from tests.transactions.open_transactions import leaders_at, one_for_each_broker, open_transactions
 from tests.transactions.running_query import KEY, Query
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 ONE = "p~run~0"
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-
-def leaders_at(
-    scene: Scene, tp: TopicPartition, api: ApiKey, where: Callable[[Request], bool]
-) -> list[int]:
-    """The leader of ``tp`` at each such request: -1 if the marker there would be lost."""
-    found: list[int] = []
-
-    def watched(request: Request) -> bool:
-        if where(request):
-            found.append(scene.cluster.logs[tp].leader)
-        return False
-
-    scene.cluster.drops_markers = True
-    scene.control.delay(api, 0, FOREVER, where=watched)
-    return found
 
 
 def loses_leader(scene: Scene, tp: TopicPartition, after_ms: int, back_ms: int) -> None:
