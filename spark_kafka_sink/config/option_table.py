@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.base.security.import_paths import is_import_path
 from spark_kafka_sink.base.suggestions import letters
 from spark_kafka_sink.base.topic_name import COMMIT_LOG_TOPIC, VALID_NAME, checked_topic_name
@@ -425,6 +426,14 @@ def renamed(text: str, name_of: Callable[[str], str]) -> str:
     name.
     """
     return _NAME.sub(lambda at: name_of(at[0]) if at[0] in PRODUCER_OPTIONS else at[0], text)
+
+
+def renamed_texts(error: KafkaError, name_of: Callable[[str], str]) -> tuple[str, str | None]:
+    """Returns the message and the hint of ``error``. In both, each name of a producer's option is
+    replaced by the result of ``name_of`` for this name.
+    """
+    hint = None if error.hint is None else renamed(error.hint, name_of)
+    return renamed(error.message, name_of), hint
 
 
 #: Families of names that Java accepts by prefix.

@@ -42,7 +42,7 @@ from spark_kafka_sink.config.option_table import (
     TOKEN,
     URL,
     USER_INFO,
-    renamed,
+    renamed_texts,
 )
 from spark_kafka_sink.config.schema_options import registry_tls, registry_urls
 from spark_kafka_sink.network.auth.token_endpoint import request_token
@@ -331,8 +331,8 @@ def _as_written(error: ConfigError) -> ConfigError:
     def name_of(name: str) -> str:
         return f"{REGISTRY}{name}" if name.startswith("ssl.") else name
 
-    message, hint = (renamed(text or "", name_of) for text in (error.message, error.hint))
-    return type(error)(message, hint=hint or None, kind=error.kind)
+    message, hint = renamed_texts(error, name_of)
+    return type(error)(message, hint=hint, kind=error.kind)
 
 
 def _subject(name: str) -> str:

@@ -36,7 +36,7 @@ from spark_kafka_sink.config.logins.security_rules import (
     without_effect,
 )
 from spark_kafka_sink.config.option import Check, OptionValue, Status, Values, refuse
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, renamed
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, renamed_texts
 
 _JAAS = "sasl.jaas.config"
 
@@ -188,8 +188,8 @@ class _SecurityChecks:
         """Copies an error about ``sasl.`` options. In the copy, the names of the options are as the
         user writes them.
         """
-        message, hint = (renamed(t or "", self._as_written) for t in (error.message, error.hint))
-        return ConfigError(message, hint=hint or None, kind=error.kind)
+        message, hint = renamed_texts(error, self._as_written)
+        return ConfigError(message, hint=hint, kind=error.kind)
 
     def _as_written(self, name: str) -> str:
         """The name of an option as the user writes it, for an error about SASL. An option whose
