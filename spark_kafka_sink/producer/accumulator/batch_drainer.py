@@ -1,13 +1,8 @@
-"""Selects the nodes to which a Produce request can be sent now, and takes the batches of these
-requests out of the queues.
+"""Selects the batches that can be sent now, and takes them out of the accumulator's queues.
 
-This module also computes the time until the sender must check the queues again, and keeps a fair
-order of the partitions in the requests to a node. It runs on the network thread. The transaction
-manager assigns the sequence numbers (see :class:`DrainControl`).
-
-A batch is sent before it is full if one of these conditions holds: the writer has waited for input
-for linger.ms; the batch has been open for too long; a flush, a commit or an abort waits for the
-batches; a thread waits for memory; the producer has failed or is closed.
+:meth:`BatchDrainer.ready` finds the nodes to which a Produce request can be sent.
+:meth:`BatchDrainer.drain` returns the batches for these requests. Both run on the network thread.
+The transaction manager assigns the sequence numbers (:class:`DrainControl`).
 """
 
 from __future__ import annotations
@@ -52,8 +47,9 @@ class ReadyCheckResult(NamedTuple):
 
     * ``ready_nodes``: the ids of the nodes to which a request can be sent now.
     * ``next_ready_check_delay_ms``: the time in ms after which :meth:`BatchDrainer.ready` must be
-      called again. It is NEVER if no batch waits for linger.ms or for a backoff.
-    * ``unknown_leader_topics``: topics with queued batches for a partition without a known leader.
+      called again. NEVER if no batch waits for linger.ms or for a backoff.
+    * ``unknown_leader_topics``: the topics that have queued batches for a partition without a known
+      leader.
     """
 
     ready_nodes: frozenset[int]
@@ -99,8 +95,13 @@ class BatchDrainer:
 
     # ---- unfilled batches --------------------------------------------------------------------
     def _send_all_open(self, now: int) -> bool:
-        """Returns True if all open batches must be sent now, even if they are not full. The module
-        docstring lists the conditions.
+        """Returns True if all open batches must be sent now, even if they are not full. There are
+        four reasons:
+
+        * A flush, a commit or an abort waits for the batches.
+        * A thread waits for memory of the BufferPool.
+        * The thread that writes columns has waited for its next rows for linger.ms.
+        * The producer has failed or is closed.
         """
         accumulator = self._accumulator
         if accumulator.incomplete.flushes:
@@ -137,12 +138,8 @@ class BatchDrainer:
         """Finds the nodes to which a Produce request can be sent now, and the time in ms after
         which this method must be called again.
 
-        A node is ready if it leads a partition whose first queued batch may be sent now. The
-        transaction manager can forbid sending a batch. For example, it forbids sending a
-        partition's second batch before the partition's first batch is acknowledged. If no partition
-        of a node has a batch that may be sent, the node is not ready. The sender then waits for the
-        response to a batch in flight. (In Java's producer, the node is ready. The sender's loop
-        then repeats without a batch to send.)
+        A node is ready if it leads a partition whose first queued batch may be sent now (see
+        ``TransactionManager.may_drain``).
         """
         nodes: set[int] = set()
         delay = NEVER
@@ -159,7 +156,9 @@ class BatchDrainer:
                 if head.state is BatchState.CLOSING or (
                     manager is not None and not manager.may_drain(head)
                 ):
-                    continue  # the closer, or the response, wakes the sender
+                    # The closer, or the response to a batch in flight, wakes the sender. In Java,
+                    # the node is ready, and the sender's loop repeats without a batch to send.
+                    continue
                 left = self._backoff_left(queue, head, now) if head.attempts else 0
                 if left > 0:
                     delay = min(delay, left)
@@ -209,14 +208,12 @@ class BatchDrainer:
     def drain(
         self, cluster: Cluster, sizes: Mapping[int, int], now: int
     ) -> dict[int, list[ProducerBatch]]:
-        """Finds the batches that can be sent now, removes them from the queues, and returns them by
-        node id.
+        """Takes the batches that can be sent now out of the queues, and returns them by node id. A
+        node without a batch to send is missing in the result.
 
-        ``sizes`` has the nodes, each with the maximum number of bytes of its request. A node
-        without a batch to send is missing in the result. The returned batches have the state
-        IN_FLIGHT, and their headers are written. A node gets at most one batch of each partition. A
-        single batch may be larger than the maximum. Each call begins with the partition that
-        follows the last partition of the previous call. So every partition gets its turn.
+        ``sizes`` has the maximum number of bytes of a request, for each node id. A batch that is
+        larger than the maximum is returned alone. A node gets at most one batch of each partition.
+        The returned batches have the state IN_FLIGHT, and their headers are written.
         """
         if cluster is not self._queues.cluster:
             with self._accumulator.lock:
@@ -235,6 +232,7 @@ class BatchDrainer:
         queues = tuple(self._queues.by_node.get(node, ()))
         if not queues:
             return []
+        # Begins after the last partition of the previous call, so every partition gets its turn.
         count = len(queues)
         start = self._drain_index.get(node, 0) % count
         at, stop = start, start + count
@@ -277,13 +275,14 @@ class BatchDrainer:
         return taken
 
     def _joins_request(self, batch: ProducerBatch, now: int) -> bool:
-        """Returns True if the open ``batch`` should be sent now, although it is not full. Called
-        while a request to the batch's broker is built, so the batch needs no request of its own.
+        """Returns True if the open ``batch`` should be sent with the request to its node that is
+        just being built.
 
-        A batch with a record of ``send`` is sent even before linger.ms is over, as in Java
-        (drainBatchesForOneNode). The writer is still filling a batch that has only rows of
-        ``send_columns``. So such a batch is sent only if it has been open for too long.
+        A batch with a record of ``send`` joins every such request, as in Java
+        (drainBatchesForOneNode). A batch that has only rows of ``send_columns`` joins if it has
+        been open for too long.
         """
+        # The writer is still filling a batch that has only rows of ``send_columns``.
         return batch.records is not None or self._filler.open_left(batch, now) <= 0
 
     def _head(

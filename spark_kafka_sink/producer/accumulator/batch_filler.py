@@ -1,34 +1,12 @@
-"""Appends encoded rows to batches, and closes full batches. Batches are compressed without the
-accumulator's lock.
+"""Opens, fills and closes the batches of the accumulator.
 
-:class:`BatchLimits` has the maximum size of a batch. :class:`BatchFiller` appends slices, and
-closes batches (OPEN, CLOSING, READY). A *slice* is the encoded records of one partition for one
-batch (``EncodedSlice``). ``record_appender.py`` appends the records of ``send``. The sender decides
-in ``batch_drainer.py`` that a batch must be closed before it is full.
+* :class:`BatchLimits` has the maximum size of a batch.
+* :class:`BatchFiller` appends slices to batches, and closes full batches. A *slice* is the encoded
+  records of one partition for one batch (``EncodedSlice``).
 
-**Closing an open batch.** Encoding and compressing take long, so neither happens under the lock.
-But the encoder needs the open batch's record count and base timestamp, and another thread may close
-the batch meanwhile. Example, with an open batch whose ``generation`` (its unique number) is 7, and
-which has 100 records:
-
-1. The writer calls :meth:`BatchFiller.positions`. It gets the generation 7 and the record count
-   100, and encodes rows for this position without the lock.
-2. Meanwhile the sender finds that batch 7 must be sent before it is full. It *claims* the batch
-   under the lock: the state changes from OPEN to CLOSING, and nothing more is appended. Then it
-   compresses the batch without the lock, and sets the state READY.
-3. The writer calls :meth:`BatchFiller.append`. The method finds that batch 7 is not open any more.
-   So it does not append the slice, and returns the slice to the writer as *refused*. It also
-   refuses every later slice of that partition, so that the rows keep their order. The writer
-   requests new positions, and encodes the refused rows again.
-
-The writer claims a batch in the same way when the batch is full. The thread that claims a batch
-also closes it. The other thread skips a CLOSING batch, until the first thread sets it READY and
-wakes the sender. If the first thread is interrupted (KeyboardInterrupt), the thread releases its
-claim. The batch then accepts no more appends, and the sender closes it.
-
-A single record of ``send`` is encoded under the lock, because this takes only a short time. So any
-number of threads may call ``send`` while another thread writes columns. If ``send`` appends a
-record to a batch between the steps 1 and 3, the slice for this batch is also refused.
+``record_appender.py`` appends the records of ``send``. Any number of threads may call ``send``
+while another thread writes columns. ``batch_drainer.py`` closes the batches that must be sent
+before they are full.
 """
 
 from __future__ import annotations
@@ -85,15 +63,13 @@ _VIEWS_OF_A_BATCH = 4
 
 
 class BatchLimits:
-    """The maximum size of a batch, for each topic.
+    """The maximum size of a batch of each topic, in bytes of uncompressed records.
 
     batch.size, max.request.size and MESSAGE_TOO_LARGE responses limit the *compressed* size of a
-    batch. But rows are cut into batches before the batches are compressed. So the limit is divided
-    by the topic's estimated compression ratio. The result is a limit of uncompressed record bytes.
+    batch. But rows are cut into batches before they are compressed. So the compressed limit is
+    divided by the topic's estimated compression ratio.
 
-    The thread that closes or splits a batch updates the limits, and the writer reads them. There is
-    no lock. If two threads update at the same time, one measurement of the ratio is lost, which
-    does no harm.
+    Any thread may call the methods, without a lock.
     """
 
     __slots__ = ("_codec", "_estimator", "_limit", "_raw_cap", "_topic_limits")
@@ -121,6 +97,8 @@ class BatchLimits:
         if batch.raw_size * _MIN_SAMPLE_FRACTION < self.raw_limit(batch.tp.topic):
             return
         ratio = (batch.size_in_bytes - HEADER_SIZE) / max(1, batch.raw_size)
+        # Without a lock. If two threads update at the same time, one measurement is lost, which
+        # does no harm.
         self._estimator.update(batch.tp.topic, self._codec, ratio)
 
     def refused(self, batch: ProducerBatch) -> None:
@@ -137,11 +115,10 @@ class BatchLimits:
 class AppendResult:
     """The result of :meth:`BatchFiller.append`.
 
-    * ``refused``: the slices that were not appended, because the open batch of their partition has
-      changed. The caller must encode their rows again. A slice is the encoded records of one
-      partition for one batch.
-    * ``taken``: the number of bytes of the BufferPool that now belong to batches. If a batch keeps
-      a view of a buffer, the whole buffer counts, even if the batch uses only a part of the buffer.
+    * ``refused``: the slices that were not appended. The caller must encode their rows again. A
+      slice is the encoded records of one partition for one batch.
+    * ``taken``: the number of bytes of the BufferPool that now belong to batches. If a batch has a
+      view of a buffer, all bytes of the buffer count.
     """
 
     refused: tuple[EncodedSlice, ...]
@@ -151,10 +128,9 @@ class AppendResult:
 class BatchFiller:
     """Opens, fills and closes the accumulator's batches, on the calling thread.
 
-    The caller allocates memory of the BufferPool for its slices, and then calls :meth:`append`. A
-    slice is the encoded records of one partition for one batch. From then on, the batches own this
-    memory. :meth:`append` calls ``wakeup`` to wake the sender if a batch must be sent now, or if no
-    batch was open before the append. No lock is held during the call of ``wakeup``.
+    A thread that writes columns allocates memory in the BufferPool, calls :meth:`positions`,
+    encodes its rows, and calls :meth:`append`. The batches then own the memory. ``wakeup`` wakes
+    the sender, and is called without a lock.
     """
 
     __slots__ = (
@@ -199,14 +175,35 @@ class BatchFiller:
         self._max_open_ms = max(config.linger_ms, min(MAX_OPEN_MS, config.delivery_timeout_ms // 4))
 
     # ---- columns -----------------------------------------------------------------------------
+    #
+    # The writer encodes rows between ``positions`` and ``append`` without the lock. Meanwhile
+    # another thread may close the open batch. An example:
+    #
+    # 1. The open batch of a partition has the generation 7 and 100 records. The writer gets these
+    #    two numbers from ``positions``, and encodes rows for the position 100.
+    # 2. The sender finds that batch 7 must be sent before it is full. It claims the batch under the
+    #    lock, so nothing more is appended to the batch. Then it compresses the batch without the
+    #    lock.
+    # 3. The writer calls ``append``, which finds that batch 7 is not open any more. So it returns
+    #    the slice as refused, together with every later slice of the partition. Otherwise the rows
+    #    of the partition would be reordered.
+    # 4. The writer calls ``positions`` again, and encodes the refused rows again.
+    #
+    # If ``send`` appends a record to batch 7 between the steps 1 and 3, the record count has
+    # changed, and the slice is refused as well.
 
     def positions(self, tps: Sequence[TopicPartition]) -> OpenPositions:
         """The positions at which the next rows of the partitions ``tps`` will be appended.
 
-        Returns an int64 array with a row for each partition. A row has four numbers: the generation
-        of the open batch (its unique number), its number of records, its base timestamp, and its
-        free bytes before compression. The generation is 0 if no batch is open. The caller encodes
-        rows for these positions, and must soon call :meth:`append`.
+        Returns an int64 array with a row of four numbers for each partition:
+
+        * the generation of the open batch (its unique number), or 0 if no batch is open
+        * the number of records in the open batch
+        * the base timestamp of the open batch
+        * the number of bytes, before compression, that still fit into the open batch or into a new
+          batch
+
+        The caller encodes rows for these positions, and must soon call :meth:`append`.
         """
         limits = {topic: self.limits.raw_limit(topic) for topic in {tp.topic for tp in tps}}
         accumulator, queues = self._accumulator, self._queues.by_partition
@@ -238,14 +235,14 @@ class BatchFiller:
             return self.limits.raw_limit(tp.topic) - queue.open.raw_size
 
     def append(self, slices: EncodedSlices, now: int) -> AppendResult:
-        """Appends ``slices`` to the open batches of their partitions. If the open batch has changed
-        since :meth:`positions`, the result lists the partition's slices as ``refused``.
+        """Appends ``slices`` to the open batches of their partitions, and closes the batches that
+        are now full.
 
-        The caller must first allocate memory in the BufferPool: the size of each slice, plus the
-        size of a batch header for each slice that opens a batch. This call compresses and closes
-        the batches that have become full.
+        If an open batch has changed since :meth:`positions`, the result lists its partition's
+        slices as ``refused``. Before this call, the caller must allocate memory in the BufferPool:
+        the size of each slice, plus HEADER_SIZE for each slice that opens a batch.
 
-        Raises the error of a failed producer, and IllegalStateError if the producer is closed.
+        Raises the error of a failed producer. Raises IllegalStateError if the producer is closed.
         """
         sizes, chunks, viewed = self._chunks(slices)
         refused: list[EncodedSlice] = []
@@ -301,19 +298,18 @@ class BatchFiller:
     def _chunks(
         self, slices: EncodedSlices
     ) -> tuple[list[int], list[Buffer], Sequence[SharedBuffer | None]]:
-        """Decides for each slice whether its batch gets a copy of the bytes, or a view of the
-        buffer.
+        """Makes views of the large slices, and copies the other slices. If large slices have at
+        most half of the bytes, all slices are copied.
 
         Returns three lists with one entry for each slice: the sizes, the bytes (a copy or a
-        memoryview), and the viewed buffers (None for a copy). A view keeps the whole buffer in
-        memory (DESIGN.md, rule R5). A batch with a large slice is soon sent. So a slice is viewed
-        only if two conditions hold: the slice is large, and most bytes of ``slices`` are in large
-        slices.
+        memoryview), and the viewed buffers (None for a copy).
         """
         sizes = [end - start for start, end in zip(slices.starts, slices.ends, strict=True)]
         places = zip(slices.buffers, slices.starts, slices.ends, strict=True)
         data = [buffer[start:end] for buffer, start, end in places]
         large = [size for size in sizes if size >= self._least_view]
+        # A view keeps its whole buffer in memory (DESIGN.md, rule R5). This does not take long if
+        # most bytes are in large slices, because a batch with a large slice is soon sent.
         if 2 * sum(large) <= sum(sizes):
             return sizes, [*map(bytes, data)], (None,) * len(sizes)
         chunks: list[Buffer] = []
@@ -336,6 +332,11 @@ class BatchFiller:
         return False
 
     # ---- opening and closing -----------------------------------------------------------------
+    #
+    # Compression takes long, so it runs without the lock. A thread first claims the batch under the
+    # lock: the state changes from OPEN to CLOSING, and no other thread appends to the batch or
+    # closes it. The thread then compresses the batch, and sets the state READY. If the thread is
+    # interrupted (KeyboardInterrupt), it releases its claim, and the sender closes the batch.
 
     def open_batch(self, queue: PartitionQueue, base_timestamp: int, now: int) -> ProducerBatch:
         """Adds a new open batch at the end of ``queue``. Called under the lock."""
@@ -349,18 +350,19 @@ class BatchFiller:
         return batch
 
     def open_left(self, batch: ProducerBatch, now: int) -> int:
-        """The time in ms until the open ``batch`` must be sent, even if it is not full.
+        """The time in ms until the open ``batch`` must be sent, even if it is not full. At most 0
+        if it must be sent now.
 
-        For a batch with a record of ``send``, the limit is linger.ms, counted from the batch's
-        creation, as in Java. For a batch that has only rows of ``send_columns``, the limit is
-        longer, usually one second (MAX_OPEN_MS). This limit is doubled while the writer encodes
-        rows, between :meth:`positions` and :meth:`append`. If the batch were sent during this time,
-        the writer would have to encode the rows again. There is always a limit, because the writer
-        may fail before it calls :meth:`append`.
+        * A batch with a record of ``send`` is sent linger.ms after its creation, as in Java.
+        * A batch that has only rows of ``send_columns`` is usually sent one second after its
+          creation (MAX_OPEN_MS). While the writer encodes rows, this limit is doubled.
         """
         if batch.records is not None:
             return self._linger_ms - (now - batch.created_ms)
         limit = self._max_open_ms
+        # If the batch were sent between ``positions`` and ``append``, the writer would have to
+        # encode the rows again. There is still a limit, because the writer may fail before it calls
+        # ``append``.
         if self._writer_encodes:
             limit *= 2
         return limit - (now - batch.created_ms)
@@ -383,11 +385,9 @@ class BatchFiller:
     def close_claimed(self, claimed: list[ProducerBatch], taken: int = 0) -> None:
         """Compresses all batches in ``claimed`` without the lock, and sets their state to READY.
 
-        ``taken`` is the number of bytes that the batches have taken over from the writer's
-        allocation in the BufferPool. It is needed only if a KeyboardInterrupt ends this call. The
-        writer then gets no result of :meth:`append`, so it frees its whole allocation. But the
-        batches free the same ``taken`` bytes later. So before this method ends, it allocates
-        ``taken`` bytes once more.
+        ``taken`` is the number of bytes of the BufferPool that the batches have taken over from the
+        caller (:class:`AppendResult`). If a KeyboardInterrupt ends this call, the method allocates
+        these bytes once more, because the caller will then free them.
         """
         done = 0
         try:
@@ -397,11 +397,13 @@ class BatchFiller:
                 self._wakeup()
         finally:
             if done < len(claimed):
-                # This call was interrupted. The sender closes the remaining batches (see
-                # ``BatchDrainer``).
+                # This call was interrupted. Nothing more is appended to the remaining batches, and
+                # the sender closes them (``BatchDrainer._head``).
                 with self._accumulator.lock:
                     for batch in claimed[done:]:
                         batch.release_claim()
+                # The writer gets no result of ``append``, so it frees its whole allocation. The
+                # batches free the same ``taken`` bytes later.
                 self._accumulator.pool.adjust(0, taken)
                 self._wakeup()
 

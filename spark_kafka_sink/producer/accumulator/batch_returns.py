@@ -1,9 +1,8 @@
 """Puts batches back into their queues after a failed send, splits batches that are too large, and
 expires queued batches.
 
-This module chooses the position of a retried or split batch in its queue, computes the backoff of a
-retried batch, and finds the queued batches that are older than delivery.timeout.ms. ``sender.py``
-decides that a batch is retried, split or failed. The module runs on the network thread.
+``sender.py`` decides whether a batch is retried, split or failed. This module computes the backoff
+of a retried batch, and the place of a batch in its queue. It runs on the network thread.
 """
 
 from __future__ import annotations
@@ -58,24 +57,25 @@ class BatchReturns:
         )
 
     def reenqueue(self, batch: ProducerBatch, now: int, *, soon: bool = False) -> None:
-        """Puts ``batch`` at the head of its queue for a retry after a backoff. Only batches with
-        lower sequence numbers stay before ``batch``.
+        """Puts ``batch`` at the head of its queue, for a retry after a backoff. Only batches with
+        lower sequence numbers stay before ``batch``. ``soon`` selects a shorter backoff.
 
-        ``soon`` selects a shorter backoff. The caller sets ``soon`` after CONCURRENT_TRANSACTIONS,
-        because the broker itself has waited before it returned this error. For an idempotent
-        producer, raises IllegalStateError if the batch has no sequence number, or if the
-        transaction manager has no batch of the partition in flight.
+        An idempotent producer raises IllegalStateError in two cases: the batch has no sequence
+        number, or the transaction manager has no batch of the partition in flight.
         """
         with self._accumulator.lock:
             self._check_tracked(batch)
+            # Soon after CONCURRENT_TRANSACTIONS: the broker itself waits before it returns it.
             backoff = self._soon if soon else self._backoff
             batch.reenqueued(now + backoff.backoff(batch.attempts))
             self._insert(batch)
 
     def begin_again(self, batches: Sequence[ProducerBatch], now: int) -> None:
-        """Puts ``batches`` at the heads of their queues, without sequence numbers. Used when their
-        partitions have changed to a new producer epoch. The next drain assigns new sequence
-        numbers. The batches of a partition keep their order.
+        """Puts ``batches`` at the heads of their queues, without sequence numbers. The next drain
+        assigns new sequence numbers.
+
+        Used when the partitions of the batches have changed to a new producer epoch. The batches of
+        a partition keep their order.
         """
         with self._accumulator.lock:
             for batch in reversed(batches):
@@ -87,13 +87,14 @@ class BatchReturns:
                 self._accumulator.queued(batch.created_ms)
 
     def split_and_reenqueue(self, batch: ProducerBatch) -> int:
-        """Splits a batch that a broker rejected with MESSAGE_TOO_LARGE. Returns the number of the
-        new batches.
+        """Splits ``batch``, which a broker rejected with MESSAGE_TOO_LARGE. Returns the number of
+        the new batches.
 
-        The new batches are put at the head of the queue, in order, without backoff. They own the
-        memory of ``batch`` from now on. If ``batch`` has a sequence number, the transaction manager
-        tracks the new batches instead of ``batch``. Later batches of the topic are limited to half
-        of the rejected size (DESIGN.md, rule R7).
+        The new batches are at the head of the queue, in order, and are sent without a backoff.
+        Later batches of the topic have at most half of the rejected size (DESIGN.md, rule R7).
+
+        Raises IllegalStateError in the cases of :meth:`reenqueue`, and for a batch with a single
+        record.
         """
         incomplete = self._accumulator.incomplete
         with self._accumulator.lock:
@@ -102,6 +103,7 @@ class BatchReturns:
         split_batches = batch.split(first)
         self._limits.refused(batch)
         with self._accumulator.lock:
+            # The pool and the transaction manager now count the new batches instead of ``batch``.
             before = batch.take_memory()
             after = sum(split_batch.charge_its_bytes() for split_batch in split_batches)
             incomplete.replace(batch, split_batches)

@@ -1,9 +1,13 @@
-"""Computes the weights of partitions, for the choice of a partition for rows without a key.
+"""Computes the weights of partitions. They are used to choose partitions for rows without a key.
 
-A weight depends on the number of queued batches and on slow brokers (KIP-794), on the rack of the
-leader (KIP-1123), and on the leaders that were chosen for a task (``maxLeadersPerTask``).
-``records/partitioning`` uses the weights to choose the partitions of rows, and chooses the leaders
-of a task. This module takes no lock.
+The weight of a partition depends on:
+
+* the number of its queued batches, and the speed of its leader (KIP-794)
+* the rack of its leader (KIP-1123)
+* the leaders that were chosen for the task (``maxLeadersPerTask``)
+
+``records/partitioning`` uses the weights, and chooses the leaders of a task. This module takes no
+lock.
 """
 
 from __future__ import annotations
@@ -28,8 +32,11 @@ _SLOW_MS = 5_000
 
 
 class _NodeLatency:
-    """Two times of a node in monotonic ms (KIP-794): ``ready_ms``, when a batch for the node was
-    last ready, and ``drain_ms``, when the node's connection could last accept a request.
+    """Two times of a node in monotonic ms (KIP-794).
+
+    * ``ready_ms``: the last time when a batch for the node was ready.
+    * ``drain_ms``: the last time when a batch was ready and the node's connection could accept a
+      request.
     """
 
     __slots__ = ("drain_ms", "ready_ms")
@@ -40,17 +47,18 @@ class _NodeLatency:
 
 
 class PartitionLoad:
-    """For records without a key: the partitions from which the partitioner chooses, and the weights
+    """The partitions from which the partitioner chooses for records without a key, and the weights
     of these partitions.
 
     A partition with a higher weight is chosen more often. These options change the weights:
-    ``partitioner.adaptive.partitioning.enable``, ``partitioner.availability.timeout.ms``,
-    ``partitioner.rack.aware``, and the sink's ``maxLeadersPerTask``.
 
-    The weights are computed when a new sticky partition is chosen. (Java's
-    ``BuiltInPartitioner.updatePartitionLoadStats`` computes them in every pass of the sender.) The
-    queues are read without a lock, because the caller may already hold the accumulator's lock. So
-    the weights may be slightly out of date.
+    * ``partitioner.adaptive.partitioning.enable``
+    * ``partitioner.availability.timeout.ms``
+    * ``partitioner.rack.aware``
+    * ``maxLeadersPerTask``, an option of the sink
+
+    The weights are computed when a new sticky partition is chosen. They may be slightly out of
+    date, because the queues are read without a lock.
     """
 
     def __init__(
@@ -84,8 +92,10 @@ class PartitionLoad:
 
     def choose_leaders(self, task: int) -> None:
         """Chooses the brokers to which the task with the number ``task`` sends rows without a key.
-        Does nothing unless ``maxLeadersPerTask`` is set. A producer that earlier tasks have used
-        keeps its brokers, because the producer is connected to these brokers.
+        Does nothing if ``maxLeadersPerTask`` is not set.
+
+        If an earlier task has used this producer, the brokers of that task stay chosen, because the
+        producer is connected to them.
         """
         if self._most_leaders is not None and self._few is None:
             from spark_kafka_sink.records.partitioning.few_leaders import FewLeaders
@@ -93,13 +103,14 @@ class PartitionLoad:
             self._few = FewLeaders(self._most_leaders, task)
 
     def candidates(self, topic: str, available: Sequence[int]) -> Candidates:
-        """Returns the partitions from which to choose, and their weights. The weights are None if
-        all are equal.
+        """Returns the partitions of ``topic`` from which to choose, and their weights. The weights
+        are None if all are equal.
 
-        ``available`` has the partitions of ``topic`` that have a leader, in ascending order. The
-        method is called each time a new sticky partition is chosen. Its cost grows with the number
-        of queues that are not empty.
+        ``available`` has the partitions that have a leader, in ascending order. If no partition has
+        a leader, it has all partitions.
         """
+        # Java's BuiltInPartitioner.updatePartitionLoadStats computes the weights in every pass of
+        # the sender. Here no lock is taken, because the caller may hold the accumulator's lock.
         infos = self._cluster().topics.get(topic)
         if self._few is None or infos is None:
             return available, self._weights(topic, available, infos)
@@ -113,12 +124,12 @@ class PartitionLoad:
         return among, both if any(both) else shares
 
     def _slow_leaders(self) -> set[int]:
-        """The ids of brokers for which a batch has waited too long in a queue.
-
-        :meth:`node_delay_ms` finds other slow brokers. It measures the time only while a batch for
-        the broker may be sent. If every partition of a slow broker already has five batches in
-        flight, no batch may be sent. Then only :meth:`_slow_leaders` finds this broker.
+        """The ids of the brokers for which a closed batch has waited in a queue for too long. The
+        limit is partitioner.availability.timeout.ms, or 5 seconds if this option is 0.
         """
+        # ``node_delay_ms`` also finds slow brokers, but it measures the time only while a batch for
+        # the broker may be sent. If every partition of a slow broker has five batches in flight, no
+        # batch may be sent. Then only this method finds the broker.
         since = self._clock.now_ms() - (self._timeout_ms or _SLOW_MS)
         slow = set()
         for queue in list(self._queues.closed_heads):  # copied in one step of the interpreter

@@ -1,17 +1,11 @@
 """One record batch of the producer, from its creation to its completion.
 
-A batch has encoded records, a header, and a state. The accumulator queues the batch, and the sender
-sends it and decides its outcome. The methods of the batch do not take the accumulator's lock. A
-caller that changes the state, except to DONE, must hold this lock.
+The accumulator queues the batch, and the sender sends it and decides its outcome. A batch may have
+rows of ``send_columns``, records of ``send``, or both.
 
-The record bytes do not change after the batch is closed (DESIGN.md, rule R1). They are immutable
-``bytes``, or views of a buffer that nobody writes again. The header has the producer id, the epoch
-and the sequence number. It is written when the batch is drained for the first time. A retry sends
-the same objects again.
-
-A batch may have rows of ``send_columns``, records of ``send``, or both. Only records of ``send``
-have futures and callbacks. The object ``records`` has these records, and the batch notifies it of
-the outcome.
+The methods of the batch take no lock. A caller that changes the state, except to DONE, must hold
+the accumulator's lock. After a batch is closed, its record bytes do not change, and a retry sends
+the same bytes again (DESIGN.md, rule R1).
 """
 
 from __future__ import annotations
@@ -116,22 +110,7 @@ class ProducerBatch:
 
     Sizes are in bytes. Fields that end in ``_ms``, except ``log_append_time_ms``, are monotonic
     milliseconds. Record timestamps and ``log_append_time_ms`` are milliseconds since the epoch.
-
-    * ``generation``: the number of the batch. A producer numbers its batches 1, 2, 3 and so on, in
-      the order of their creation.
-    * ``lineage``: the ``generation`` of the batch from which this batch was split. For a batch that
-      was not split from another batch, ``lineage`` is its own ``generation``.
-    * ``raw_size``: the size of the encoded records before compression.
-    * ``pool_size``: the bytes of the BufferPool that belong to this batch, including the bytes that
-      it views.
-    * ``checksum``: the batch's CRC-32C. It is set when the batch is first drained.
-    * ``attempts``: the number of times that the batch was put back into its queue for a retry.
-    * ``records``: the records of ``send`` in this batch. None if the batch has only rows of
-      columns.
-    * ``chunks``: the encoded records, as copies or as views of larger buffers.
-    * ``size_in_bytes``: the size of the whole batch as it is sent. It is set when the batch is
-      closed.
-    * ``state``: the state. Only methods of this class change it.
+    Comments in ``__init__`` explain the fields.
     """
 
     __slots__ = (
@@ -181,13 +160,19 @@ class ProducerBatch:
     ) -> None:
         self.tp = tp
         self.created_ms = created_ms
+        #: The batch's number. A producer numbers its batches 1, 2, 3 and so on as it creates them.
         self.generation = generation
+        #: The ``generation`` of the original batch if this batch is a part of a split batch,
+        #: otherwise its own ``generation``. A part of a part has the same original batch.
         self.lineage = generation if lineage is None else lineage
         self.base_timestamp = base_timestamp
         self.max_timestamp = base_timestamp
         self.record_count = 0
+        #: The size of the encoded records before compression.
         self.raw_size = 0
+        #: The bytes of the BufferPool that belong to this batch, including the bytes that it views.
         self.pool_size = 0
+        #: The number of times that the batch was put back into its queue for a retry.
         self.attempts = 0
         self.retry_at_ms = created_ms
         self.drained_ms = 0
@@ -195,6 +180,7 @@ class ProducerBatch:
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.base_sequence = NO_SEQUENCE
         self.transactional = False
+        #: The batch's CRC-32C. It is set when the batch is first drained.
         self.checksum = 0
         self.base_offset = -1
         self.log_append_time_ms = -1
@@ -204,10 +190,14 @@ class ProducerBatch:
         #: (Java's maxRecordSize). For rows of ``send_columns``, the largest record of the whole
         #: chunk is used.
         self.largest_record = 0
+        #: The records of ``send`` in this batch. None if the batch has only rows of columns.
         self.records: BatchRecords | None = None
+        #: The size of the whole batch as it is sent. It is set when the batch is closed.
         self.size_in_bytes = HEADER_SIZE
+        #: Only methods of this class change the state.
         self.state = BatchState.OPEN
         self._listener = listener
+        #: The encoded records, as copies or as views of larger buffers.
         self.chunks: list[Buffer] = []
         #: ``views`` has the buffer of each view in ``chunks``. A buffer with two views is listed
         #: twice. ``_viewed`` is the number of bytes of all views.
@@ -260,12 +250,11 @@ class ProducerBatch:
 
     def view(self, buffer: SharedBuffer, size: int) -> int:
         """Notes that the last ``size`` bytes of this batch are a view of ``buffer``. Returns the
-        number of bytes by which the caller must change the BufferPool's count.
+        number of bytes, which may be negative, that the caller must add to the BufferPool's count.
 
-        Several batches can view the same buffer. As long as there is a view, the pool must count
-        the whole buffer, but only once. The caller has already added ``size`` to the pool's count.
-        So for the first view of the buffer, the result is the size of the rest of the buffer. For
-        each later view, the result is ``-size``, because the whole buffer is already counted.
+        The pool counts a viewed buffer as a whole, and only once. The caller has already added
+        ``size`` to its count. So the result is the rest of the buffer for the first view, and
+        ``-size`` for each later view.
         """
         counted = 0 if buffer.views else buffer.size
         buffer.views += 1
@@ -315,11 +304,10 @@ class ProducerBatch:
 
     def compress(self, codec: Codec) -> bytes | None:
         """Returns the compressed records of the batch, or None if the codec is none. Does not
-        change the batch.
-
-        No lock is held. Another thread may abort the batch meanwhile and replace its list
-        ``chunks``. So the list is read only once, at the beginning.
+        change the batch. Called without a lock.
         """
+        # Another thread may abort the batch meanwhile and replace the list ``chunks``. So the list
+        # is read only once.
         chunks = self.chunks
         if codec.is_none:
             return None
@@ -413,11 +401,11 @@ class ProducerBatch:
         self.retry_at_ms = retry_at_ms
 
     def begin_again(self, now: int) -> None:
-        """Moves the batch to READY, and removes its producer id, epoch and sequence number.
+        """Moves the batch to READY, and removes its producer id, epoch and sequence number. The
+        next drain assigns new values, and writes a new header.
 
-        When the batch is drained next, it gets new values and a new header, like a new batch. The
-        caller makes sure that no request with the batch is in flight. (The state may still be
-        IN_FLIGHT, if the last response did not show the outcome of the batch.)
+        No request with the batch may be in flight. The state may be IN_FLIGHT, if the response to
+        the last request did not show the outcome of the batch.
         """
         if self.state is BatchState.IN_FLIGHT:
             self.reenqueued(now)
@@ -430,9 +418,10 @@ class ProducerBatch:
         return delivery_timeout_ms <= now - self.created_ms
 
     def maybe_update_leader_epoch(self, epoch: int) -> None:
-        """Stores ``epoch``, the leader epoch of the partition, and the current number of attempts.
-        Does nothing if ``epoch`` is not higher than the stored epoch. ``epoch`` is -1 if the leader
-        epoch is unknown.
+        """If ``epoch`` is higher than the stored leader epoch, stores it together with the current
+        number of attempts. Otherwise does nothing.
+
+        ``epoch`` is the leader epoch of the partition, or -1 if it is unknown.
         """
         if epoch > self._leader_epoch:
             self._leader_epoch = epoch
@@ -462,9 +451,10 @@ class ProducerBatch:
         """Marks the batch as acknowledged, and completes its futures. Returns False if the batch
         had already failed, for example because it was aborted or expired.
 
-        ``base_offset`` is -1 if the offset is unknown: with acks=0, and for a duplicate. This
-        method does not call the listener. The caller calls the listener once for all batches of the
-        response. Raises IllegalStateError if the batch was already acknowledged.
+        ``base_offset`` is -1 if the offset is unknown (acks=0, or a duplicate). The listener is not
+        called, because the caller calls it once for all batches of a response.
+
+        Raises IllegalStateError if the batch was already acknowledged.
         """
         if self.state is BatchState.DONE:
             return self._is_late()
@@ -521,14 +511,15 @@ class ProducerBatch:
         return False
 
     def split(self, first_generation: int) -> list[ProducerBatch]:
-        """Splits the batch into two READY batches. They have the records of the original batch, in
-        the same order. The original batch is then DONE, and is not reported to the listener.
+        """Splits the batch into two READY batches, which have the same records in the same order.
+        The original batch is then DONE, and is not reported to the listener.
 
-        The batch is divided at the record that is nearest to half of the batch's uncompressed
-        bytes. The new batches have the numbers ``first_generation`` and ``first_generation + 1``.
-        Both keep the creation time, the number of attempts, and their part of the sequence numbers.
-        Example: a batch has 10 records with the sequence numbers 20 to 29. If the first new batch
-        gets 4 records, it keeps 20 to 23, and the second keeps 24 to 29 (DESIGN.md, rule R7).
+        * The cut is at the record that is nearest to half of the uncompressed bytes.
+        * The new batches have the numbers ``first_generation`` and ``first_generation + 1``.
+        * The new batches keep the creation time, the number of attempts, and the sequence numbers
+          of their records (DESIGN.md, rule R7). For example, 20 to 29 is divided into 20 to 23 and
+          24 to 29.
+
         Raises IllegalStateError for a batch with a single record.
         """
         if self.state is not BatchState.IN_FLIGHT and self.state is not BatchState.READY:

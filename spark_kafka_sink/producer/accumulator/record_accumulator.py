@@ -1,12 +1,14 @@
 """The queues of batches of a producer, and the state that all users of the queues share.
 
-The state consists of a queue for each partition, the incomplete batches (batches whose memory is
-not freed yet), and the flushes that wait for these batches. One lock guards all of them. This
-module also fails the batches after a failure or a close of the producer.
+One lock guards this state:
 
-The thread that writes puts encoded rows into the queues, and the network thread takes batches out.
+* the queue of each partition
+* the incomplete batches: all batches whose memory is not freed yet
+* the flushes that wait for incomplete batches
+
 ``batch_filler.py`` fills and closes batches, ``batch_drainer.py`` selects the batches to send, and
-``batch_returns.py`` handles retries and expiry.
+``batch_returns.py`` handles retries and expiry. This module fails the batches if the producer fails
+or is closed.
 """
 
 from __future__ import annotations
@@ -46,10 +48,9 @@ class PartitionQueue:
 
 
 class _ByPartition(dict[TopicPartition, PartitionQueue]):
-    """A dict of the queues by topic partition. Reading a missing partition creates its queue. The
-    class is a subclass of dict for speed, because the dict is read for each slice of encoded rows.
-    """
+    """A dict of the queues by topic partition. Reading a missing partition creates its queue."""
 
+    # A subclass of dict for speed: the dict is read for each slice of encoded rows.
     __slots__ = ("_new",)
 
     def __init__(self, new: Callable[[TopicPartition], PartitionQueue]) -> None:
@@ -61,12 +62,14 @@ class _ByPartition(dict[TopicPartition, PartitionQueue]):
 
 
 class PartitionQueues:
-    """All queues of a producer, with indexes. The accumulator's lock guards them.
+    """All queues of a producer, with three indexes. The accumulator's lock guards them.
 
-    There are three indexes: the queues of each leader, the queues with an open batch, and the
-    queues whose first batch is closed. So a pass of the sender visits only queues that have a
-    batch, even if there are 1000 partitions. Only the methods of this class add batches to a queue
-    or remove them.
+    * ``by_node``: the queues of each leader
+    * ``open``: the queues with an open batch
+    * ``closed_heads``: the queues whose first batch is closed
+
+    With these indexes, a pass of the sender visits only queues that have a batch. Only the methods
+    of this class add batches to a queue or remove them.
     """
 
     __slots__ = ("by_node", "by_partition", "closed_heads", "cluster", "leaderless", "open")
@@ -91,14 +94,13 @@ class PartitionQueues:
         return queue
 
     def group_by_leader(self, cluster: Cluster) -> None:
-        """Groups the queues by the leaders in ``cluster``, if ``cluster`` is a new ``Cluster``
-        object (snapshot of the metadata).
-
-        The method visits only the partitions that have a queue. A partition has a queue after its
-        first batch. The metadata may have millions of other partitions.
+        """Groups the queues by the leaders in ``cluster``. Does nothing if the queues are already
+        grouped by the same ``Cluster`` object.
         """
         if cluster is self.cluster:
             return
+        # Only partitions that have had a batch have a queue. The metadata may have millions of
+        # other partitions.
         self.by_node = {}
         self.leaderless = []
         for tp in sorted(self.by_partition):
@@ -175,11 +177,13 @@ def _partition(queue: PartitionQueue) -> TopicPartition:
 
 
 class Flush:
-    """One call of ``flush``. ``remaining`` is the number of batches for which the call still waits.
+    """One call of ``flush``.
 
-    A flush waits for the batches that existed when it began. The last of these batches has the
-    number ``upto`` (:class:`ProducerBatch`, ``generation``). If one of these batches is split, the
-    flush waits for the new batches.
+    * ``upto``: the ``generation`` of the newest batch when the flush began. The flush waits for
+      this batch and for all earlier batches.
+    * ``remaining``: the number of batches for which the flush still waits.
+
+    If one of these batches is split, the flush waits for the new batches.
     """
 
     __slots__ = ("remaining", "upto")
@@ -193,8 +197,8 @@ class IncompleteBatches:
     """All batches that are not complete, and the flushes that wait for them (Java's
     IncompleteBatches).
 
-    The batches are kept by number (:class:`ProducerBatch`, ``generation``). A batch is incomplete
-    from its creation until its memory is freed. Except for ``__bool__``, every method is called
+    A batch is incomplete from its creation until its memory is freed. The batches are kept by
+    number (:class:`ProducerBatch`, ``generation``). Except for ``__bool__``, every method is called
     under the accumulator's lock.
     """
 
@@ -273,16 +277,17 @@ class IncompleteBatches:
 
 
 class RecordAccumulator:
-    """The queues of batches, the lock and the state that ``BatchFiller``, ``BatchDrainer`` and
+    """The queues of batches, with the lock and the state that ``BatchFiller``, ``BatchDrainer`` and
     ``BatchReturns`` share (Java's RecordAccumulator).
 
-    ``lock`` guards the queues, the incomplete batches, the fields that ``__init__`` sets after
-    ``lock``, and the states OPEN, CLOSING, READY and IN_FLIGHT of each batch. The BufferPool has
-    another lock, and no thread holds both. A batch's listener is called without locks.
+    ``lock`` guards:
 
-    ``writer_waiting_since`` is the time (monotonic ms) since which the writer has been waiting for
-    its next rows. It is None if the writer is not waiting. No lock guards it: only the writer sets
-    it, and the sender reads it in every pass.
+    * the queues, the incomplete batches, and the flushes
+    * the fields ``next_expiry_ms``, ``has_columns`` and ``has_records``
+    * the states OPEN, CLOSING, READY and IN_FLIGHT of each batch
+
+    No thread holds this lock and the lock of the BufferPool at the same time. A batch's listener is
+    called without a lock.
     """
 
     __slots__ = (
@@ -317,6 +322,8 @@ class RecordAccumulator:
         #: two.
         self.has_columns = False
         self.has_records = False
+        #: The time (monotonic ms) since which the writer has been waiting for its next rows, or
+        #: None. Only the writer sets it, and the sender reads it in every pass, without the lock.
         self.writer_waiting_since: int | None = None
 
     # ---- any thread --------------------------------------------------------------------------
@@ -344,8 +351,8 @@ class RecordAccumulator:
         """Waits until all batches of ``flush`` are complete. If a batch is split, waits for the new
         batches.
 
-        Returns False if the deadline is over before that. Returns True immediately if the producer
-        has failed.
+        Returns False if the deadline comes first. Returns True immediately if the producer has
+        failed.
         """
         in_time = True
         while True:
@@ -364,9 +371,9 @@ class RecordAccumulator:
     # ---- under the lock ------------------------------------------------------------------------
 
     def queued(self, created_ms: int) -> None:
-        """Notes that a batch is queued. ``created_ms`` (monotonic ms) is the time of the batch's
-        creation. If the batch expires before the next check for expired batches, moves the check to
-        the time when the batch expires.
+        """Notes that a batch, which was created at ``created_ms`` (monotonic ms), is queued. If the
+        batch expires before the next check for expired batches, that check is moved to the time of
+        the expiry.
         """
         expiry = created_ms + self._delivery_timeout_ms
         if expiry < self.next_expiry_ms:
@@ -444,8 +451,8 @@ class RecordAccumulator:
         self._abort(batches, error)
 
     def fail(self, error: KafkaError, cause: KafkaError | None = None) -> None:
-        """Marks the producer as failed with ``error``: the producer accepts no more records. Fails
-        the batches that were never sent, and wakes all waiting threads.
+        """Marks the producer as failed with ``error``, so that it accepts no more records. Wakes
+        all waiting threads.
 
         The batches that were never sent fail with ``cause``, or with ``error`` if ``cause`` is
         None. The other batches stay until their responses arrive, or until the sender is closed.
@@ -469,12 +476,13 @@ class RecordAccumulator:
             batch.report_done()
 
     def close(self, *, forced: bool = False) -> None:
-        """Closes the accumulator: new records are rejected, and all queued batches can be sent
-        before they are full. If ``forced`` is True, the network thread ends without sending them.
+        """Closes the accumulator. From now on, new records are rejected.
 
-        The method takes the lock. So if another thread is appending to a batch, the method first
-        waits for the end of this append. The sender then finds the batch, and sends it too.
+        All queued batches can be sent before they are full. If ``forced`` is True, the network
+        thread ends without sending them. If another thread is appending to a batch, this method
+        first waits for the end of the append.
         """
+        # The sender then finds the batch of an append that has just ended, and sends it too.
         with self.lock:
             self.lifecycle.close(forced=forced)
         self.pool.close()
