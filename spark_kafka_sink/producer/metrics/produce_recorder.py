@@ -1,9 +1,9 @@
 """Counts rows, requests, retries and failures of a task attempt, for the attempt's report.
 
-The sender calls the recorder for each request, response and retry. The recorder is also notified of
-each completed batch, and decides whether a failed batch fails the attempt. The counts become a
-``produce_report.ProduceReport``. A task attempt begins when the producer is created, and again at
-each ``KafkaProducer.start_attempt`` or ``begin_transaction``.
+A task attempt begins when the producer is created, and again at each
+``KafkaProducer.start_attempt`` or ``begin_transaction``. The sender calls the recorder for each
+request, response, retry and completed batch. The recorder also decides whether a failed batch fails
+the attempt. The counts become a ``produce_report.ProduceReport``.
 """
 
 from __future__ import annotations
@@ -35,12 +35,11 @@ _NO_ANSWER = NodeReport()
 
 
 class ProduceRecorder:
-    """Counts the events of the current task attempt. There are a few calls for each request, and no
-    calls for single rows.
+    """Counts the events of the current task attempt. One lock (``_lock``) guards the counts.
 
-    The recorder implements ``BatchListener``: it is called after the futures of a batch are
-    completed. The recorder also notifies the interceptors of the outcome of batches with rows of
-    ``send_columns``. One lock (``_lock``) guards the counts.
+    The recorder is the ``BatchListener`` of the batches: it is called after the futures of a batch
+    are completed. It also notifies the interceptors of the outcome of batches with rows of
+    ``send_columns``.
     """
 
     def __init__(
@@ -85,8 +84,8 @@ class ProduceRecorder:
         """Counts the acknowledged and the failed batches of ``batches``. Each batch is reported in
         only one call. No lock is held during the call.
 
-        A failed batch also fails the producer, unless the failure concerns only the records of
-        ``send`` or only the transaction (see :meth:`_fails_alone`).
+        If the producer can't continue after the failure of a batch (:meth:`_fails_alone`), this
+        method also fails the producer.
         """
         acknowledged = [batch for batch in batches if batch.error is None]
         if acknowledged:
@@ -110,7 +109,7 @@ class ProduceRecorder:
             self._accumulator.fail(self._attempt_error(batch, error), error)
 
     def _fails_alone(self, batch: ProducerBatch) -> bool:
-        """Returns True if the producer can continue after ``batch`` has failed. This is so in two
+        """Returns True if the producer can continue after ``batch`` has failed. There are two such
         cases:
 
         * The batch is in a transaction. The transaction manager then marks the transaction as
@@ -165,16 +164,15 @@ class ProduceRecorder:
         self, batch: ProducerBatch, error: KafkaError | None = None, node_id: int = -1
     ) -> None:
         """Counts a retry of ``batch``, after the node ``node_id`` returned ``error`` for it, or did
-        not respond.
-
-        CONCURRENT_TRANSACTIONS is not counted, because it is a normal response of a busy
-        coordinator. With transactions of version 2 (KIP-890), the leader of each partition adds its
-        partition to the transaction. But the coordinator makes only one change at a time to a
-        transactional id. It may be busy with the request of another leader, or with the end of the
-        previous transaction. The leader repeats its request to the coordinator for 100 ms
-        (add.partitions.to.txn.retry.backoff.max.ms). If the coordinator is still busy then, the
-        leader returns CONCURRENT_TRANSACTIONS to the producer.
+        not respond. CONCURRENT_TRANSACTIONS is not counted, because it is a normal response of a
+        busy coordinator.
         """
+        # With transactions of version 2 (KIP-890), the leader of each partition adds its partition
+        # to the transaction. But the coordinator makes only one change at a time to a transactional
+        # id. It may be busy with the request of another leader, or with the end of the previous
+        # transaction. The leader repeats its request to the coordinator for 100 ms
+        # (add.partitions.to.txn.retry.backoff.max.ms). If the coordinator is still busy then, the
+        # leader returns CONCURRENT_TRANSACTIONS to the producer.
         if isinstance(error, ApiError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
             self.last_answer = f"{batch.tp}: {error.message}"
             return

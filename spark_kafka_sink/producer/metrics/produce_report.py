@@ -1,8 +1,8 @@
-"""The counts of one task attempt, and the sum of the counts of several attempts. The commit message
-of a task contains the counts of its attempt.
+"""The counts of one task attempt, and the sum of the counts of several attempts.
 
-``produce_recorder.py`` counts. :class:`ProducerProgress` has the counts while the attempt runs.
-This module imports neither Arrow nor numpy, because the driver needs neither for a commit.
+``produce_recorder.py`` counts. The commit message of a task contains the counts of its attempt.
+:class:`ProducerProgress` has the counts while the attempt runs. This module imports neither Arrow
+nor numpy, because the driver needs neither for a commit.
 """
 
 from __future__ import annotations
@@ -70,9 +70,11 @@ class NodeReport:
 class ProduceReport:
     """The counts of one task attempt. A report can be pickled.
 
-    ``WriteReport``, the report of a Spark write, has most fields with the same names, and describes
-    them. A batch that was sent several times counts once. With acks=0 a batch counts when it is
-    written to the socket. The following fields are not in ``WriteReport``:
+    A batch that was sent several times counts once. With acks=0 a batch counts when it is written
+    to the socket.
+
+    ``WriteReport``, the report of a Spark write, describes the fields that it has too. These fields
+    are only in this class:
 
     * ``nodes``: the requests to each broker, by node id.
     * ``rows_without_offset``: the number of acknowledged rows whose offsets are unknown.

@@ -1,14 +1,12 @@
-"""The metrics of a producer, with the names of Kafka's Java producer.
+"""The metrics of a producer, with the names and units of Kafka's Java producer.
 
 :data:`METRICS` is the table of all metrics, from which docs/metrics.md is generated.
-:class:`ProducerMetrics` records and returns their values. The sender reports requests, the memory
-pool reports waits, the selector reports polls, and the public API reports blocking calls. Nothing
-is recorded for single rows.
+:class:`ProducerMetrics` records requests, waits, polls and blocking calls, and returns the values
+of the metrics. Nothing is recorded for single rows.
 
-The units are Java's. The name of a metric shows whether it is in milliseconds or nanoseconds. Sizes
-are in bytes, metadata-age is in seconds, and rates are per second. Metrics in nanoseconds are
-measured with a clock of milliseconds. So a single value is inaccurate, but a sum of many values is
-accurate.
+Sizes are in bytes, metadata-age is in seconds, and rates are per second. The name of a metric shows
+whether it is in milliseconds or nanoseconds. Metrics in nanoseconds are measured with a clock of
+milliseconds. So a single value is inaccurate, but a sum of many values is accurate.
 """
 
 from __future__ import annotations
@@ -337,9 +335,8 @@ class _TopicSums:
 class ProducerMetrics:
     """Collects the measurements of a producer, and returns the values of its metrics.
 
-    One lock (``_lock``) guards the sensors. It is taken once for each request, response, wait, and
-    poll with events. No other code is called while the lock is held. Gauges are read without the
-    lock.
+    One lock (``_lock``) guards the sensors. No other code is called while the lock is held. Gauges
+    are read without the lock.
     """
 
     def __init__(
@@ -481,10 +478,11 @@ class ProducerMetrics:
     ) -> None:
         """Adds one poll of the selector to the metrics.
 
-        ``sends`` and ``receives`` are the completed requests and responses. ``connected`` are the
-        ids of the nodes whose connection was made in this poll, and ``connections`` is the number
-        of connections after the poll. The selector waited for ``waited_ms``, and read and wrote for
-        ``io_ms``.
+        * ``sends``, ``receives``: the completed requests and responses.
+        * ``connected``: the ids of the nodes whose connection was made in this poll.
+        * ``connections``: the number of connections after the poll.
+        * ``waited_ms``, ``io_ms``: the time that the selector waited, and the time that it read and
+          wrote.
         """
         with self._lock:
             self._latest_ms = now

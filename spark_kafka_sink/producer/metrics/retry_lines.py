@@ -18,12 +18,11 @@ QUIET_MS: Final = 30_000
 
 class RetryLines:
     """Logs the first retry with an error code. After that, logs at most one line every half minute
-    for this code, with the number of retries that were not logged.
-
-    Without this limit, a dead broker that leads a thousand partitions would cause a thousand lines.
-    Only one thread may use an instance.
+    for this code, with the number of retries that were not logged. Only one thread may use an
+    instance.
     """
 
+    # Without the limit, a dead broker that leads 1000 partitions would cause 1000 lines.
     __slots__ = ("_last_ms", "_unlogged")
 
     def __init__(self) -> None:
@@ -31,7 +30,7 @@ class RetryLines:
         self._unlogged: dict[str, int] = {}
 
     def log(self, error: KafkaError, what: str, now: int) -> None:
-        """Counts a retry because of ``error``. Logs a line unless a line with this error code was
+        """Counts a retry because of ``error``. Logs a line if no line with this error code was
         logged in the last half minute. ``what`` is the text of the line, with partition and broker.
         """
         code = error.kind.kp_code

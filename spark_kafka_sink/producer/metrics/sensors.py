@@ -46,21 +46,18 @@ class _Sample:
 
 
 class Sensor:
-    """A series of measurements, with statistics over the last ``samples * window_ms`` milliseconds.
-    This time is divided into windows of ``window_ms`` each.
+    """A series of measurements, with statistics over the last ``samples * window_ms`` milliseconds
+    (Java's Sensor and SampledStat). This time is divided into windows of ``window_ms`` each.
 
-    Times are monotonic milliseconds. The caller holds a lock. The rules are those of Java's
-    SampledStat. The first measurement after the end of a window begins a new window. A window
-    without a measurement in the last ``samples * window_ms`` is reset. The sensor keeps
-    ``samples`` + 1 windows, because the oldest window may only partly lie within this time. In Java
-    each statistic has its own windows. Here all statistics share them, so that a measurement is
-    recorded with one call.
+    Times are monotonic milliseconds. The caller holds a lock.
     """
 
     __slots__ = ("_current", "_samples", "_windows", "count", "total")
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
+        # In Java each statistic has its own windows. Here all statistics share them, so that a
+        # measurement is recorded with one call.
         self._samples: list[_Sample] = []
         self._current: _Sample | None = None
         #: The number of all measurements since this sensor was created, and the sum of their
@@ -73,6 +70,7 @@ class Sensor:
         ``maximum`` is their maximum. By default, adds the single measurement ``value``.
         """
         sample = self._current
+        # The first measurement after the end of a window begins a new window.
         if sample is None or now - sample.start_ms >= self._windows.window_ms:
             sample = self._current = self._next_sample(now)
         if maximum is None:
@@ -86,6 +84,8 @@ class Sensor:
         self.total += value
 
     def _next_sample(self, now: int) -> _Sample:
+        # ``samples`` + 1 windows: only a part of the oldest window may lie within the time of the
+        # statistics.
         if len(self._samples) <= self._windows.samples:
             sample = _Sample(now)
         else:

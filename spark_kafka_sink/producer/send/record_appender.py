@@ -1,11 +1,17 @@
-"""Adds a single record of ``send`` to a batch (Java's ``KafkaProducer.doSend``).
+"""Adds a single record of ``send`` to a batch (Java's ``KafkaProducer.doSend``). Any number of
+threads may call this module.
 
-The steps of ``send`` are: wait for metadata, serialize key and value, make the headers read-only,
-choose the partition, check the size, and append to a batch under the accumulator's lock. Memory is
-allocated if the batch needs more. If a step fails, this module also notifies the callback and the
-interceptors. Any number of threads may call it. ``batch_filler.py`` opens and closes the batches.
+``send`` has these steps:
 
-max.block.ms limits the sum of the waits for metadata and for memory in one call of ``send``.
+1. Wait for the topic's metadata.
+2. Serialize key and value, and make the headers read-only.
+3. Choose the partition.
+4. Check the size.
+5. Append to a batch under the accumulator's lock. If the batch needs more memory, allocate it and
+   append again.
+
+If a step fails, this module also notifies the callback and the interceptors. max.block.ms limits
+the sum of the waits for metadata and for memory in one call of ``send``.
 """
 
 from __future__ import annotations
@@ -122,18 +128,15 @@ class RecordFiller:
         memory: Memory | None = None,
     ) -> RecordFuture | int:
         """Tries to append a record to the open batch of ``tp``, or to a new batch (Java's
-        RecordAccumulator.append).
+        RecordAccumulator.append). The result is one of these:
 
-        There are three results:
+        * The future: the record was appended. If ``memory.size`` is 0, the batch now owns the bytes
+          of ``memory``. Otherwise the caller must free them.
+        * PARTITION_CHANGED: the sticky partition of the topic has changed. The caller must choose
+          the partition again.
+        * A number of bytes: the caller must allocate them, and call this method again.
 
-        * The future, if the record was appended. If the batch needed the bytes in ``memory``, it
-          now owns them, and ``memory.size`` is 0. Otherwise the caller must free them.
-        * PARTITION_CHANGED, if the sticky partition of the topic has changed. The caller must
-          choose the partition again.
-        * A number of bytes. The caller must allocate these bytes, and call this method again.
-
-        If the producer has failed, raises its error. If the producer is closed, raises
-        IllegalStateError.
+        Raises the error of a failed producer, and IllegalStateError if the producer is closed.
         """
         accumulator = self._accumulator
         claimed: list[ProducerBatch] = []
@@ -185,13 +188,17 @@ class RecordFiller:
         memory: Memory | None,
         claimed: list[ProducerBatch],
     ) -> tuple[ProducerBatch | None, int, bool]:
-        """Finds or opens a batch for ``record``, and transfers ``memory`` to this batch. Called
-        under the accumulator's lock.
+        """Finds or opens a batch with room for ``record``, and gives ``memory`` to this batch.
+        Called under the accumulator's lock.
 
-        Returns three values: the batch, or None if the caller must first allocate memory; the
-        number of bytes to allocate; True if the sender must be woken. If the record does not fit
-        into the open batch, ends the appends to the open batch (see ``BatchFiller.claim``, which
-        may add the batch to ``claimed``).
+        Returns three values:
+
+        * the batch, or None if the caller must first allocate memory
+        * the number of bytes to allocate
+        * True if the sender must be woken
+
+        If the record does not fit into the open batch, the open batch is closed.
+        ``BatchFiller.claim`` may add it to ``claimed``.
         """
         timestamp, key, value, headers, _ = record
         raw_limit = self._filler.limits.raw_limit
@@ -272,7 +279,7 @@ class RecordAppender:
         """Adds ``record`` to a batch. ``KafkaProducer.send`` describes the behaviour.
 
         If an ApiError occurs, the future and the callback receive it, and an open transaction can
-        then only be aborted. Any other error is raised. Interceptors are notified of each error.
+        then only be aborted. Any other error is raised. Interceptors are notified of every error.
         """
         if self._interceptors is not None:
             record = self._interceptors.on_send(record)

@@ -1,18 +1,17 @@
 """The futures that ``send`` returns (Java's FutureRecordMetadata).
 
-:class:`RecordFuture` is the future of one record. All futures of a batch share the outcome of the
-batch (:class:`ProduceRequestResult`). :class:`FutureRecords` has the records of ``send`` in one
-batch. The sender decides the outcome of a batch, and ``producer_batch.py`` passes the outcome on.
+* :class:`RecordFuture`: the future of one record.
+* :class:`ProduceRequestResult`: the outcome of a batch, which all futures of the batch share.
+* :class:`FutureRecords`: the records of ``send`` in one batch.
 
-A future needs little memory and no lock. It has a reference to the result of its batch, and the
-record's index in the batch. The record's metadata is created when a caller reads it. If a batch is
-split, its futures are moved to the new batches (:meth:`ProduceRequestResult.transfer`). A thread
-that waits for such a future then waits for the new batch.
+A batch is completed in three steps, as in Java:
 
-A batch is completed in Java's order. First the outcome is set. Then the callbacks run, in the order
-of the records. Then the waiting threads are woken. All this happens on the network thread. There is
-one exception: if a call of another thread fails the producer, that thread completes the batches
-that were never sent.
+1. The outcome is set.
+2. The callbacks run, in the order of the records.
+3. The waiting threads are woken.
+
+These steps run on the network thread. Exception: if a call of another thread fails the producer,
+that thread completes the batches that were never sent.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ class ProduceRequestResult:
     * ``offset``: the offset of the batch's first record, or -1 if the offset is unknown.
     * ``log_append_time_ms``: the broker's time for a topic with LogAppendTime, otherwise -1.
     * ``record_errors``: returns the error of a record by its index. None if the batch was written.
-    * ``wanted``: True if a record of the batch has a callback or a done callback. When a record
-      with a callback is appended, ``wanted`` is set under the accumulator's lock.
+    * ``wanted``: True if a record of the batch has a callback or a done callback.
     """
 
     __slots__ = (
@@ -90,6 +88,7 @@ class ProduceRequestResult:
         self.is_set = self._done = False
         #: The id of the thread that runs the callbacks. 0 until the outcome is set.
         self._teller = 0
+        #: Set under the accumulator's lock when a record with a callback is appended.
         self.wanted = False
 
     def set(self, offset: int, log_append_time_ms: int, record_errors: RecordErrors | None) -> bool:
@@ -164,11 +163,11 @@ class ProduceRequestResult:
         self, futures: Sequence[RecordFuture], to: ProduceRequestResult, first: int
     ) -> None:
         """Moves ``futures`` from this batch to a batch that was split from this batch. ``to`` is
-        the result of the new batch.
+        the result of the new batch. ``first`` is the index that the new batch's first record had in
+        this batch.
 
-        ``first`` is the index that the first record of the new batch had in this batch. After all
-        transfers, the caller calls :meth:`release_waiters`. A thread that waits for a moved future
-        then wakes up, sees that the future has a new result, and waits for the new result.
+        After all transfers, the caller calls :meth:`release_waiters`. A thread that waits for a
+        moved future then wakes up, and waits for the result of the new batch.
         """
         with self.lock:
             to.wanted = self.wanted
@@ -179,10 +178,9 @@ class ProduceRequestResult:
     def is_done(self) -> bool:
         """True after :meth:`release_waiters`. On the thread that runs the callbacks, True already
         after :meth:`set`.
-
-        :meth:`release_waiters` is called only after the callbacks. So without the special rule for
-        this thread, a callback that waits for its own future would wait forever.
         """
+        # ``release_waiters`` is called only after the callbacks. So without the special rule for
+        # the thread of the callbacks, a callback that waits for its own future would wait forever.
         return self._done or (self.is_set and self._teller == threading.get_ident())
 
     def wait(self, deadline_ms: int) -> bool:
@@ -196,11 +194,12 @@ class ProduceRequestResult:
 
 class RecordFuture:
     """The outcome of one record of ``send``. It has the methods ``result``, ``exception``, ``done``
-    and ``add_done_callback`` of ``concurrent.futures.Future``, and can be awaited in asyncio.
+    and ``add_done_callback`` of ``concurrent.futures.Future``, and can be awaited in asyncio. A
+    future can't be cancelled.
 
-    A future can't be cancelled. ``index`` is the index of the record in its batch, and
-    ``timestamp`` the timestamp of the record in milliseconds since the epoch. ``key_size`` and
-    ``value_size`` are in bytes, and -1 for null.
+    * ``index``: the index of the record in its batch.
+    * ``timestamp``: the timestamp of the record, in milliseconds since the epoch.
+    * ``key_size``, ``value_size``: in bytes. -1 for null.
     """
 
     __slots__ = (
@@ -292,9 +291,10 @@ class RecordFuture:
 
     def add_done_callback(self, function: Callable[[RecordFuture], object]) -> None:
         """Calls ``function(self)`` when the outcome is known, on the thread that completes the
-        batch. This is usually the network thread. If the outcome is already known, calls
-        ``function(self)`` immediately, on the current thread. An exception of ``function`` is
-        logged.
+        batch. This is usually the network thread.
+
+        If the outcome is already known, calls ``function(self)`` immediately, on the current
+        thread. An exception of ``function`` is logged.
         """
         while True:
             result = self._result
@@ -447,10 +447,13 @@ def error_of_record(batch: ProducerBatch, index: int) -> KafkaError:
     """The error of the record with the index ``index`` in a failed batch (Java's Sender.failBatch).
 
     A broker returns one error code for the whole batch, and optionally a list of the invalid
-    records. Without a list, every record has the error of the batch. If the list has exactly one
-    record, the error of this record has the exception class of the error code. If the list has
-    several records, each of them has an InvalidRecordError. A record that is not in the list has a
-    general KafkaError.
+    records. The list decides the error of a record:
+
+    * There is no list: the error of the batch.
+    * The record is the only record in the list: an error with the exception class of the error
+      code.
+    * The record is one of several in the list: an InvalidRecordError.
+    * The record is not in the list: a general KafkaError.
     """
     error = batch.error
     assert error is not None

@@ -1,15 +1,9 @@
 """Chooses the partition of a single record, with the same results as Java's
 ``KafkaProducer.partition`` (KIP-794).
 
-This module chooses the partition of a record of ``send``, and keeps the sticky partition of each
-topic. (Records without a key go to the topic's sticky partition until enough bytes are sent. Then
-another partition becomes the sticky partition.) ``records/partitioning`` has the same rules for the
-rows of columns.
-
-Between the choice of the sticky partition and the append of the record, another thread may have
-changed the topic's sticky partition. So the append calls :meth:`StickyPartition.changed` under the
-accumulator's lock. If the sticky partition has changed, the partition of the record is chosen
-again.
+This module also keeps the *sticky partition* of each topic. Records without a key go to this
+partition until enough bytes are sent. Then another partition becomes the sticky partition.
+``records/partitioning`` has the same rules for the rows of columns.
 """
 
 from __future__ import annotations
@@ -41,7 +35,7 @@ NextPartition = Callable[[str, Cluster], int]
 class RecordPartitionerPlugin(Protocol):
     """The interface of a partitioner for single records. It is used if partitioner.class is
     RoundRobinPartitioner or a user's class. For every other partitioner, a :class:`KeyRule` is
-    enough: it says how the partition follows from the record's key.
+    used.
 
     :class:`ColumnsPartitioner` is the only implementation.
     """
@@ -71,12 +65,14 @@ class StickyPartition:
 
     def changed(self, *, all_full: bool) -> bool:
         """Returns True if this object is not the topic's sticky partition any more. The caller must
-        then choose the partition of its record again.
+        then choose the partition of its record again. Called under the accumulator's lock.
 
-        If enough bytes were sent to this partition and ``all_full`` is True, this method first
-        chooses another sticky partition for the topic. ``all_full`` means that no batch in the
-        partition's queue accepts more records. Called under the accumulator's lock.
+        ``all_full`` means that no batch in the partition's queue accepts more records. If it is
+        True and enough bytes were sent to this partition, this method itself chooses another sticky
+        partition for the topic.
         """
+        # Between the choice of the sticky partition and the append of the record, another thread
+        # may have changed the topic's sticky partition. So the append calls this method.
         if not self._owner.is_current(self._topic, self):
             return True
         if all_full:
@@ -89,9 +85,11 @@ class StickyPartition:
         """Counts ``size`` bytes of a record that was appended to this partition. Called under the
         accumulator's lock.
 
-        If the partition now has enough bytes and ``all_full`` is True, the topic gets another
-        sticky partition. After twice as many bytes, ``all_full`` does not matter. ``all_full``
-        means that no batch in the partition's queue accepts more records.
+        ``all_full`` means that no batch in the partition's queue accepts more records. The topic
+        gets another sticky partition in two cases:
+
+        * Enough bytes were sent to this partition, and ``all_full`` is True.
+        * Twice as many bytes were sent to this partition.
         """
         self._produced += size
         if self._produced >= self._size and (all_full or self._produced >= 2 * self._size):
@@ -101,11 +99,12 @@ class StickyPartition:
 class RecordPartitioner:
     """Chooses the partitions of single records whose partition is not given.
 
-    ``own`` chooses the partitions if partitioner.class is RoundRobinPartitioner or a user's class.
-    For any other partitioner, ``own`` is None. Then ``rule`` decides whether the partition of a
-    record is computed from the hash of its key, is the topic's sticky partition, or is random.
-    ``cluster`` is a function that returns the current metadata. ``next_partition`` chooses the next
-    sticky partition. If ``next_partition`` is None, :func:`uniform` chooses it.
+    * ``cluster``: a function that returns the current metadata.
+    * ``own``: chooses the partitions if partitioner.class is RoundRobinPartitioner or a user's
+      class, otherwise None.
+    * ``rule``: used if ``own`` is None. It decides whether the partition of a record is computed
+      from the hash of its key, is the topic's sticky partition, or is random.
+    * ``next_partition``: chooses the next sticky partition. If it is None, :func:`uniform` chooses.
     """
 
     def __init__(
@@ -154,10 +153,10 @@ class RecordPartitioner:
         return self._sticky.setdefault(topic, self._new(topic)) if sticky is None else sticky
 
     def number(self, key: bytes) -> int:
-        """The hash of ``key``. The hashes of short keys are cached, because keys often repeat. Long
-        keys are not cached, because buffer.memory does not include the cache.
-        """
+        """The hash of ``key``. The hashes of short keys are cached, because keys often repeat."""
         number = self._rule.number(key)
+        # buffer.memory does not count the bytes of the cache, so the cache must stay small. Long
+        # keys are not cached.
         if self.numbers is not None and len(key) <= _MAX_CACHED_KEY:
             if len(self.numbers) >= _MAX_CACHED:
                 self.numbers.clear()
@@ -188,11 +187,10 @@ def uniform(topic: str, cluster: Cluster) -> int:
 
 
 class ColumnsPartitioner:
-    """Uses a partitioner for columns to choose the partition of single records.
+    """Uses a partitioner for columns to choose the partition of single records. Thread-safe.
 
-    This is slow, because each record is converted to columns with one row. Only the round-robin
-    partitioner is called without columns. One lock (``_lock``) guards the partitioner, which only
-    one thread may use at a time.
+    Each record is converted to columns with one row, which is slow. Only the round-robin
+    partitioner needs no columns.
     """
 
     def __init__(self, by_columns: Partitioner, filler: BatchFiller) -> None:

@@ -133,14 +133,22 @@ class VoidSerializer:
 
 
 class ListSerializer:
-    """Serializes a list or tuple. The serializer ``inner`` converts each item. The layout is that
-    of Java's ``ListSerializer``.
+    """Serializes a list or tuple, in the layout of Java's ``ListSerializer``. The serializer
+    ``inner`` converts each item. Counts, sizes and indexes are 4 bytes.
 
     If ``inner`` is the serializer of a number or of a UUID, all items have the same size. The bytes
-    are then: a byte 0, the number of null items, the indexes of the null items, the number of all
-    items, and the bytes of the items that are not null. With any other ``inner`` the bytes are: a
-    byte 1, the number of items, and the size and the bytes of each item. The size of a null item is
-    -1. Counts, sizes and indexes are 4 bytes.
+    are then:
+
+    * a byte 0
+    * the number of null items, and the index of each null item
+    * the number of all items
+    * the bytes of the items that are not null
+
+    With any other ``inner`` the bytes are:
+
+    * a byte 1
+    * the number of items
+    * the size and the bytes of each item. The size of a null item is -1.
     """
 
     def __init__(self, inner: Serializer) -> None:
@@ -194,12 +202,12 @@ _BUILT_IN: dict[str, Callable[[], Serializer]] = {
 
 
 def serializer(given: object, option: str) -> Serializer:
-    """Returns the serializer object for an option. ``given`` is the value of the option. It may be
-    a serializer object, a class, a short name such as ``int``, a class name of Java, or an import
+    """Returns the serializer object for an option. ``given`` is the value of the option: a
+    serializer object, a class, a short name such as ``int``, a class name of Java, or an import
     path. None and an empty text mean :class:`BytesSerializer`.
 
     Raises ConfigError for other values, and if the constructor of a class raises an exception. The
-    error names the option, with the name in ``option``.
+    message names the option ``option``.
     """
     if given is None or given == "":
         return BytesSerializer()
@@ -230,11 +238,11 @@ def serializer(given: object, option: str) -> Serializer:
 def serialize(
     by: Serializer, option: str, topic: str, data: object, headers: Headers
 ) -> bytes | None:
-    """Converts ``data`` to bytes. ``by`` is the serializer. Returns None if ``data`` is None.
+    """Converts ``data`` to bytes with the serializer ``by``. Returns None if ``data`` is None.
 
-    Raises SerializationError if ``by`` rejects ``data`` (TypeError or UnicodeEncodeError), or
-    returns something other than bytes. The message names the option, with the name in ``option``,
-    but never has the content of ``data``. Other exceptions of the serializer are raised unchanged.
+    Raises SerializationError if ``by`` rejects ``data`` by a TypeError or UnicodeEncodeError, and
+    if the result is not bytes. The message names the option ``option``, and never has the content
+    of ``data``. Other exceptions of the serializer are raised unchanged.
     """
     if data is None:
         return None
