@@ -1,10 +1,9 @@
 """The batches that were sent and whose outcome is not known yet (Java's
 ``Sender.inFlightBatches``).
 
-:class:`InFlightBatches` has the batches in flight with their nodes, the batches that wait for the
-next producer epoch, the batches that wait for proof that they are in the log, and the last response
-to each batch. It also finds the batches that expire. ``sender.py`` decides to retry or fail a
-batch. Only the network thread may use the class, except for :meth:`InFlightBatches.by_node`.
+:class:`InFlightBatches` has these batches, and the last response to each of them. It also finds the
+batches that expire. ``sender.py`` decides to retry or fail a batch. Only the network thread may use
+the class, except for :meth:`InFlightBatches.by_node`.
 """
 
 from __future__ import annotations
@@ -19,13 +18,11 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 class InFlightBatches:
     """Two sets of sent batches: batches in flight, and waiting batches.
 
-    A batch is in flight until its response arrives or the connection is lost, even if the batch has
-    already expired.
-
-    A batch waits after a response such as OUT_OF_ORDER_SEQUENCE_NUMBER. If the batch may be in the
-    log nevertheless, it waits for proof: the acknowledgement of a later batch would prove that it
-    is in the log. If the partition is changing to the next producer epoch, the batch waits for this
-    epoch. It is sent again when the partition has changed.
+    * A batch is in flight until its response arrives or the connection is lost, even if the batch
+      has already expired.
+    * A batch waits after a response such as OUT_OF_ORDER_SEQUENCE_NUMBER. It waits for the
+      acknowledgement of a later batch, which would prove that it is in the log, or for the next
+      producer epoch of its partition.
     """
 
     __slots__ = ("_delivery_timeout_ms", "_last_answers", "_on_wire", "_unproven", "next_expiry_ms")

@@ -33,9 +33,9 @@ def refusal_error(
 ) -> ApiError:
     """The error of ``batch`` after the broker ``broker`` has returned ``answer`` for it.
 
-    ``reason`` explains why the batch is not sent again. It is None if the error code already
-    explains this. If the error code is NONE, the broker has acknowledged the batch. But the
-    returned offset shows that earlier records are missing in the log, so the batch also fails.
+    ``reason`` explains why the batch is not sent again. It is None if the error code explains this.
+    The error code may also be NONE: the broker has acknowledged the batch, but the returned offset
+    shows that earlier records are missing in the log.
     """
     where = (
         f"{batch.tp} on broker {broker}, attempt {batch.attempts + 1}, "
@@ -91,9 +91,8 @@ def doubt_error(batch: ProducerBatch, cause: ApiError) -> ApiError:
     """The error of a batch that fails because another batch of its partition has failed with
     ``cause``.
 
-    It is unknown whether ``batch`` is in the log, because no later acknowledgement can now prove
-    that it is. So the error is not ``cause`` itself: ``cause`` would mean that ``batch`` is not in
-    the log.
+    It is unknown whether ``batch`` is in the log. So the error does not have the class of
+    ``cause``, because that class would mean that ``batch`` is not in the log.
     """
     where = f"{batch.tp}, attempt {batch.attempts + 1}, {batch.record_count} record(s)"
     error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.error(

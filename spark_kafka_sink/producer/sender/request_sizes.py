@@ -1,12 +1,7 @@
-"""Limits the size of the Produce requests to each node.
+"""Limits the size of the Produce requests to each node. The limit depends on how fast the node has
+responded (docs/design/batches.md).
 
-The limit of a node depends on how fast the node has responded. ``batch_drainer.py`` chooses the
-batches of a request within this limit.
-
-A broker limits the size of a batch by message.max.bytes, and the size of a request only by
-socket.request.max.bytes (100 MiB). Large requests save work for the producer and the broker. But a
-request must arrive within request.timeout.ms, and until then the broker sends no other response on
-this connection.
+``batch_drainer.py`` chooses the batches of a request within this limit.
 """
 
 from __future__ import annotations
@@ -26,10 +21,9 @@ _QUICK_PART = 16
 class _NodeSize:
     """The sizes of the requests to one node, in bytes.
 
-    ``size`` is the current limit. ``answered`` is the size of the largest request that got a
-    response. ``most`` is the upper bound of ``size``. If a request that is larger than ``answered``
-    gets no response, ``most`` is lowered to ``answered``, because the broker may reject larger
-    requests.
+    * ``size``: the current limit.
+    * ``answered``: the size of the largest request that got a response.
+    * ``most``: the upper bound of ``size``.
     """
 
     __slots__ = ("answered", "most", "size")
@@ -42,10 +36,10 @@ class _NodeSize:
 class RequestSizes:
     """The limit of the size of a request to each node, in bytes.
 
-    The limit of a node begins at max.request.size. A fast response doubles the limit, and a slow or
-    missing response halves it. But the limit is never smaller than max.request.size, and never
-    larger than an upper bound: 4 MiB or an eighth of buffer.memory, whichever is smaller. If
-    max.request.size is larger than this bound, the limit is always max.request.size.
+    The limit of a node begins at max.request.size, and is never smaller. A fast response doubles
+    the limit, and a slow or missing response halves it. The upper bound is 4 MiB or an eighth of
+    buffer.memory, whichever is smaller. If max.request.size is larger than this bound, the limit is
+    always max.request.size.
     """
 
     __slots__ = ("_least", "_most", "_nodes", "_quick_ms")
@@ -83,17 +77,16 @@ class RequestSizes:
         """Lowers the limit of ``node`` after a request of ``size`` bytes got no response, because
         of a disconnect or a timeout.
 
-        The limit is halved, but not below max.request.size. If ``size`` is larger than every
-        request that got a response from this node, the broker may have closed the connection
-        because of its socket.request.max.bytes. Then the upper bound of the limit also changes: it
-        becomes the size of the largest request that got a response. The bound does not rise again.
-
-        Does nothing if ``size`` is not larger than max.request.size, or if this node has not
-        responded yet.
+        * If ``size`` is not larger than max.request.size, or if the node has not responded yet, the
+          limit stays.
+        * Otherwise the limit is halved, but not below max.request.size.
+        * If ``size`` is also larger than every request that got a response from this node, the size
+          of the largest of these requests becomes the upper bound. The bound does not rise again.
         """
         found = self._nodes.get(node)
         if found is None or size <= self._least:
             return
+        # The broker may have closed the connection because of its socket.request.max.bytes.
         if size > found.answered:
             found.most = found.answered
         found.size = max(self._least, min(found.most, found.size // 2))

@@ -6,18 +6,8 @@ loop. After each response, the sender completes, splits, retries or fails the ba
 request. ``partition_sequences.py`` assigns the sequence numbers.
 
 The thread is a daemon. It runs all methods, except :meth:`Sender.initiate_close`,
-:meth:`Sender.force_close` and :meth:`Sender.on_wire`, which other threads call. ``client.poll``
-calls the handlers of responses.
-
-The loop differs from Java's ``Sender`` in three points (DESIGN.md, rules R1 and R2):
-
-* The bytes of a batch never change. A retry sends the same objects.
-* If a batch with rows of ``send_columns`` fails permanently, an idempotent producer fails too. The
-  loop stops, and the connections are closed, so that no Produce request of the failed attempt stays
-  in flight. All batches and waiting calls fail with the error. An unexpected exception has the same
-  effect.
-* If no batch can be sent now, the loop waits in ``client.poll`` for a response that allows the next
-  batch. (Java's loop polls without waiting.)
+:meth:`Sender.force_close` and :meth:`Sender.on_wire`, which other threads call. An unexpected
+exception in the thread fails the producer.
 """
 
 from __future__ import annotations
@@ -142,9 +132,13 @@ class Sender:
     """Sends the batches of the accumulator until the producer is closed.
 
     ``transaction_manager`` is None for a producer without idempotence. If a batch of such a
-    producer fails and has only records of ``send``, later batches are still sent. If the failed
-    batch has rows of ``send_columns``, the batches that were never sent also fail, but sent batches
-    are still retried. A producer without idempotence keeps the order of records only with
+    producer fails, the effect depends on the batch:
+
+    * It has only records of ``send``: later batches are still sent.
+    * It has rows of ``send_columns``: the batches that were never sent also fail. Sent batches are
+      still retried.
+
+    A producer without idempotence keeps the order of records only with
     max.in.flight.requests.per.connection=1.
     """
 
@@ -219,9 +213,7 @@ class Sender:
         EndTxn or by InitProducerId. Called when no batch is queued and no request is in flight.
 
         If a transaction is open and is neither being committed nor aborted, this method begins its
-        abort. A prepared transaction is not aborted, because it was handed over to the driver. If
-        the coordinator does not respond in time, :meth:`force_close` ends the wait. The brokers
-        then abort the transaction after transaction.timeout.ms.
+        abort. A prepared transaction is not aborted.
         """
         manager = self._transaction_manager
         if manager is None:
@@ -253,6 +245,7 @@ class Sender:
             self._metadata.close(error or closed)
         finally:
             self._link.connect(None)
+            # After a failure, no Produce request of the failed attempt stays in flight.
             self._client.close()
 
     def run_once(self) -> None:
@@ -310,9 +303,8 @@ class Sender:
         """Fails all batches that were never sent. The caller has checked that their transaction has
         failed or is being aborted.
 
-        Returns the poll timeout in ms. It is NEVER if there was no such batch. It is also NEVER if
-        a batch or request still waits for its response, because EndTxn is sent only after the
-        response. Otherwise it is 0, so that a thread in ``close`` need not wait.
+        Returns the poll timeout in ms. It is 0 if batches have failed now, and no batch or request
+        still waits for its response: EndTxn can then be sent immediately. Otherwise it is NEVER.
         """
         if self._accumulator.has_undrained:
             error = manager.last_error or TransactionAbortedError(
@@ -477,12 +469,11 @@ class Sender:
         now: int,
         causes: dict[TopicPartition, tuple[str, str | None]] | None = None,
     ) -> KafkaTimeoutError:
-        """The error of ``batch`` after delivery.timeout.ms.
+        """The error of ``batch`` after delivery.timeout.ms. The message has the cause:
 
-        The message has the last response to ``batch``, or the broker that has not responded to it.
-        If ``batch`` was not sent, it may have waited for an earlier batch of the partition. The
-        message then has the last response to this earlier batch. If there is no earlier batch, the
-        message has the leader of the partition and the addresses of brokers that were tried.
+        * the last response to ``batch``, or the broker that has not responded to it
+        * if ``batch`` was not sent: the last response to an earlier batch of the partition
+        * if there is no such batch: the leader of the partition, and the addresses that were tried
 
         ``causes`` has the last response to the first expired batch of each partition. The caller
         passes the same dict for all expired batches, and this method fills it.
@@ -637,11 +628,11 @@ class Sender:
             self._retry(batch, verdict.action, code, now)
 
     def _retry(self, batch: ProducerBatch, action: Action, code: ErrorCode, now: int) -> None:
-        """Prepares to send ``batch`` again, as ``action`` says: RESEND or MOVE.
+        """Prepares to send ``batch`` again, as ``action`` says:
 
-        RESEND puts the batch back into its queue, and the batch is sent again after a backoff. MOVE
-        does not put the batch into its queue now: :meth:`_move_on` does this later, when the
-        partition of the batch changes to its next producer epoch.
+        * RESEND: the batch is put back into its queue, and is sent again after a backoff.
+        * MOVE: the batch waits outside of its queue. :meth:`_move_on` puts it back when its
+          partition changes to the next producer epoch.
         """
         if action is Action.MOVE:
             self._in_flight.await_proof(batch)
@@ -668,8 +659,8 @@ class Sender:
         """Handles the response to a batch that already has an outcome: the batch has expired, or
         the acknowledgement of a later batch has proved that ``batch`` is in the log.
 
-        Frees the memory of the batch. Until now, the socket might have read this memory. If the
-        abort of the transaction waits for this response, the abort can now continue.
+        Frees the memory of the batch, which the socket does not read any more. If the abort of the
+        transaction waits for this response, the abort can now continue.
         """
         if self._transaction_manager is not None:
             self._transaction_manager.handle_late_response(batch, answer)
@@ -706,19 +697,19 @@ class Sender:
         unclear: bool,
     ) -> None:
         """Fails ``batch`` permanently with ``error``. ``unclear`` is True if its records may be in
-        the log.
+        the log. The effect depends on the batch:
 
-        In a transaction, the transaction can then only be aborted. Without a transaction, there are
-        two cases. If the batch has only records of ``send``, each future has the error, and the
-        partition changes to the next producer epoch. If the batch has rows of ``send_columns``, the
-        producer fails (DESIGN.md, rule R2).
-
-        The transaction is marked as failed before the batch is reported. Otherwise a flush that
-        waits for the batch could return first. The writer would then prepare the transaction, as if
-        it had not failed.
+        * In a transaction: the transaction can then only be aborted.
+        * Without a transaction, only records of ``send``: each future has the error, and the
+          partition changes to the next producer epoch.
+        * Without a transaction, with rows of ``send_columns``: the producer fails (DESIGN.md, rule
+          R2).
         """
         manager = self._transaction_manager
         failed, fails_alone = [batch], True
+        # The transaction is marked as failed before the batch is reported. Otherwise a flush that
+        # waits for the batch could return first, and the writer would prepare the transaction, as
+        # if it had not failed.
         if manager is not None and manager.is_transactional:
             failed += manager.handle_failed_batch(batch, error, unclear=unclear)
         elif manager is not None:
@@ -741,12 +732,12 @@ class Sender:
     @staticmethod
     def _fails_alone(batch: ProducerBatch, error: ApiError, manager: TransactionManager) -> bool:
         """Returns True if an idempotent producer can continue after ``batch`` has failed with
-        ``error``.
+        ``error``. It can't continue in these cases:
 
-        The producer can't continue after an error that concerns the whole producer (see
-        ``is_fatal``), or if ``batch`` has rows of ``send_columns``. The producer also can't
-        continue if another batch of the partition has such rows and no known outcome. Such rows
-        never get a new sequence number (DESIGN.md, rule R2).
+        * ``error`` concerns the whole producer (see ``is_fatal``).
+        * ``batch`` has rows of ``send_columns``.
+        * Another batch of the partition has such rows and no known outcome. These rows never get a
+          new sequence number (DESIGN.md, rule R2).
         """
         beside = manager.unresolved(batch.tp) if batch.has_sequence else []
         return not is_fatal(error) and all(one.has_futures_only for one in (batch, *beside))
