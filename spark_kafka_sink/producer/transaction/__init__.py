@@ -1,7 +1,9 @@
 """Idempotence and transactions of a producer (Java's ``TransactionManager``).
 
-The other components of the producer call ``transaction_manager``. The manager uses
-``transaction_states`` (producer id, epoch and state), ``partition_sequences`` (sequence numbers)
-and ``txn_request_queue``, which queues and sends the requests. ``txn_requests`` has the kinds of
-requests and the reactions to errors.
+* ``transaction_manager``: called by the other components of the producer. It uses the modules
+  below.
+* ``transaction_states``: the producer id, the epoch and the state.
+* ``partition_sequences``: the sequence numbers.
+* ``txn_request_queue``: queues and sends the requests.
+* ``txn_requests``: the kinds of requests, and the reactions to errors.
 """

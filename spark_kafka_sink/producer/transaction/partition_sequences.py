@@ -1,85 +1,22 @@
 """Assigns sequence numbers to the batches of a partition, and decides the action for a batch after
 each response.
 
-:class:`PartitionSequences` has the next sequence number of a partition, and the *unresolved*
-batches. These are the batches that have a sequence number and no outcome yet. The class also checks
-whether a batch can be sent now. The table :data:`ACTIONS` has the action for each situation and
-response. :class:`TxnPartitionMap` has one :class:`PartitionSequences` for each partition.
-``BatchDrainer`` uses :class:`TxnPartitionMap` for each batch that it drains, and ``Sender`` for
-each response, both through the transaction manager. There is no lock, because only the network
-thread uses these classes.
+* :class:`PartitionSequences`: the sequence numbers of one partition.
+* :data:`ACTIONS`: the table of the actions, by situation and response.
+* :class:`TxnPartitionMap`: the :class:`PartitionSequences` of all partitions. ``BatchDrainer`` and
+  ``Sender`` use it through the transaction manager.
 
-For each producer id and partition, the broker (``ProducerStateManager``) keeps the last sequence
-number and the last five batches. If a batch equals one of these five batches, the broker
-acknowledges it again. If a batch continues the last sequence number, the broker appends it. For any
-other batch, the broker returns OUT_OF_ORDER_SEQUENCE_NUMBER (here: OUT_OF_ORDER). If the broker
-does not know the producer, it accepts *any* first sequence number. After a clean restart the broker
-remembers only the last batch. An older batch that is sent again then gets OUT_OF_ORDER although it
-is in the log.
+Only the network thread uses these classes, so there is no lock.
 
-The following rules prevent gaps and duplicates. Each rule has an example of a race that it
-prevents. A, B, C and D are batches of one partition, in this order:
+These words describe a batch that has a sequence number:
 
-* **The first batch is sent alone until it is acknowledged.** Race: on a new topic, A and B are sent
-  one after the other. The broker returns NOT_LEADER_OR_FOLLOWER for A, and becomes the leader
-  before B arrives. The new leader does not know the producer, so it accepts B. Now B is in the log
-  before A, and A always gets OUT_OF_ORDER. With the rule, A is sent again, alone, until it is
-  appended. After that, the broker knows the producer.
-* **After the first acknowledgement, each acknowledgement proves that all earlier batches are in the
-  log**, because a broker that knows the producer appends B only after A. So A is not sent again if
-  only its response was lost. As a check, the log must have enough offsets for the records of the
-  earlier batches before the acknowledged offset. If not, the broker has lost the state of this
-  producer (the topic was recreated, or an unclean leader election has truncated the log), and the
-  attempt fails.
-* **Batches with a sequence number are sent again in order, one at a time, before any new batch.**
-  Race: A gets NOT_LEADER_OR_FOLLOWER. B and C get OUT_OF_ORDER, because A is missing in the log.
-  Nothing is wrong with B and C. They are sent again after A.
-* **OUT_OF_ORDER counts only for a batch that was sent when all earlier batches had a definite
-  response.** Race: A and B are sent to the old leader, which rejects A. Its response to B is still
-  on the way. A is sent to the new leader and acknowledged. Now the OUT_OF_ORDER for B arrives. It
-  proves nothing, because B was sent while A was in flight. So B is sent again, and the next
-  response to B counts.
-* **If OUT_OF_ORDER counts for a batch A, A does not fail yet, but waits for proof.** All batches
-  before A are in the log, or wait for proof themselves. So if the broker still knows the producer,
-  the broker's last sequence number is higher than that of A. This means that A is in the log, and
-  is older than the batches that the broker remembers. Race: A to D are appended, their responses
-  are lost, and the broker restarts and remembers only D. A is sent again and gets OUT_OF_ORDER, as
-  do B and C. D is sent again and acknowledged, which proves that A, B and C are in the log. If all
-  unresolved batches wait for proof, no acknowledgement can prove them, and the attempt fails. No
-  new batch is sent meanwhile, because a broker that has lost the state of this producer could
-  accept it.
-* **OUT_OF_ORDER before any acknowledgement fails the attempt**, because the state of the log is
-  unknown.
-* **After a batch has failed permanently, no later batch can be sent with the same epoch.** A
-  transactional producer can then only abort, because batches never get a new sequence number within
-  a transaction (DESIGN.md, rule R2). Each later batch fails with its next response, unless this
-  response is an acknowledgement. A batch that failed without a definite response is *lost*: it may
-  be in the log, or a broker may still append it. A later acknowledgement, or a late response to the
-  lost batch, shows the outcome of the lost batch.
-* **After a batch of ``send`` has failed, the partition changes to the next epoch**, in which
-  sequence numbers begin at 0. Other partitions keep their epoch. (A broker other than Kafka may
-  have one epoch for all partitions of a producer. It then rejects the older epoch, and the other
-  partitions also change.) Batches that are certainly not in the log get sequence numbers of the
-  next epoch, before any new batch. Example: A is rejected, and B and C get OUT_OF_ORDER, because A
-  is missing. No batch gets a new sequence number before every batch of the old epoch has its
-  outcome. Example: B has no response. So B is sent again with its old sequence number, and the
-  response decides whether B is in the log.
+* *unresolved*: it has no outcome yet.
+* *waits for proof*: it got OUT_OF_ORDER_SEQUENCE_NUMBER (here: OUT_OF_ORDER), but may be in the
+  log. The acknowledgement of a later batch would prove that it is.
+* *lost*: it has failed, but may be in the log, or a broker may still append it.
 
-In two cases, when the partition changes its epoch, another batch also fails, because it could
-otherwise be written twice:
-
-* *At large*: A and B are sent, and their connections are lost. A expires. B is sent again and gets
-  OUT_OF_ORDER. But the first copies of A and B may still arrive at the broker, which would append
-  both. If B were also sent in the next epoch, it would be in the log twice.
-* *Forgotten*: A and B are appended, both responses are lost, and the broker restarts and remembers
-  only B. B expires. A is sent again and gets OUT_OF_ORDER, although it is in the log. If A were
-  sent in the next epoch, it would be in the log twice.
-
-A table in ``docs/design/sequences.md`` shows the effect of a change of the epoch on each batch.
-
-If a batch is split (MESSAGE_TOO_LARGE, DESIGN.md, rule R7), the two new batches replace it. The new
-batches keep the sequence numbers of the split batch. They are sent one after the other, before the
-later batches. Meanwhile the later batches get OUT_OF_ORDER, and are sent again unchanged.
+``docs/design/sequences.md`` has the rules that prevent gaps and duplicates. The comments in this
+module show the races that these rules prevent.
 """
 
 from __future__ import annotations
@@ -93,6 +30,19 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.producer_ids import NO_PRODUCER_ID, ProducerIdAndEpoch
 from spark_kafka_sink.records.record_batch import NO_SEQUENCE
+
+# For each producer id and partition, a broker (``ProducerStateManager``) keeps the last sequence
+# number and the last five batches. It handles a batch by these rules:
+#
+# * If the batch equals one of the five batches, the broker acknowledges it again.
+# * If the batch continues the last sequence number, the broker appends it.
+# * For any other batch, the broker returns OUT_OF_ORDER.
+# * If the broker does not know the producer, it accepts *any* first sequence number.
+#
+# After a clean restart, the broker remembers only the last batch. An older batch that is sent again
+# then gets OUT_OF_ORDER although it is in the log.
+#
+# In the comments below, A, B, C and D are batches of one partition, in this order.
 
 #: A broker remembers five batches of a producer on a partition; no more may be in flight.
 MAX_IN_FLIGHT = 5
@@ -162,10 +112,31 @@ ACTIONS: dict[tuple[Situation, Answer], Action] = {
         for situation in (_FIRST, _HEAD, _BEHIND, _MOVING)
         for answer in UNCLEAR_ANSWERS
     },
+    # Before any acknowledgement, the state of the log is unknown.
     (_FIRST, Answer.OUT_OF_ORDER): Action.FAIL,
     (_FIRST, Answer.UNKNOWN_PRODUCER): Action.FAIL,
+    # All batches before this batch are in the log, or wait for proof themselves. So if the broker
+    # still knows the producer, its last sequence number is higher than that of this batch. Then
+    # this batch is in the log, and is older than the batches that the broker remembers. An example:
+    #
+    # 1. A to D are appended, and their responses are lost.
+    # 2. The broker restarts, and remembers only D.
+    # 3. A is sent again and gets OUT_OF_ORDER, as do B and C. They wait for proof.
+    # 4. D is sent again and acknowledged, which proves that A, B and C are in the log.
+    #
+    # If all unresolved batches wait for proof, no acknowledgement can prove them, and the attempt
+    # fails. No new batch is sent meanwhile, because a broker that has lost the state of this
+    # producer could accept it.
     (_HEAD, Answer.OUT_OF_ORDER): Action.AWAIT_PROOF,
     (_HEAD, Answer.UNKNOWN_PRODUCER): Action.FAIL,
+    # OUT_OF_ORDER counts only for a batch that was sent when all earlier batches had a definite
+    # response. An example in which it does not count:
+    #
+    # 1. A and B are sent to the old leader. It rejects A, and its response to B is still on the
+    #    way.
+    # 2. A is sent to the new leader, and is acknowledged.
+    # 3. The old leader's OUT_OF_ORDER for B arrives. It proves nothing, because B was sent while A
+    #    was in flight. So B is sent again, and the next response to B counts.
     (_BEHIND, Answer.OUT_OF_ORDER): Action.RESEND,
     (_BEHIND, Answer.UNKNOWN_PRODUCER): Action.RESEND,
     (_MOVING, Answer.OUT_OF_ORDER): Action.MOVE,
@@ -180,9 +151,9 @@ ACTIONS: dict[tuple[Situation, Answer], Action] = {
 class Verdict(Generic[BatchT]):
     """The result of :meth:`PartitionSequences.answer`: the action for a batch after a response.
 
-    ``proven`` are earlier batches that the acknowledgement has proved to be in the log. The sender
-    completes them in this order, with an unknown offset. For the action FAIL, ``reason`` explains
-    the failure. ``reason`` is None if the error code explains the failure.
+    * ``proven``: earlier batches that the acknowledgement has proved to be in the log. The sender
+      completes them in this order, with an unknown offset.
+    * ``reason``: explains a failure, for the action FAIL. None if the error code explains it.
     """
 
     action: Action
@@ -195,9 +166,12 @@ _COMPLETED: Verdict[Any] = Verdict(Action.COMPLETE)
 
 
 class _Place(Enum):
-    """The place of a batch that has a sequence number and no outcome yet: in flight, in its queue,
-    or outside of the queue. In its queue, the batch waits to be sent again. Outside of the queue,
-    it waits for proof that it is in the log, or for the next producer epoch.
+    """The place of a batch that has a sequence number and no outcome yet.
+
+    * SENT: the batch is in flight.
+    * QUEUED: the batch is in its queue, and waits to be sent again.
+    * AWAITING_PROOF: the batch is in no queue, and waits for proof that it is in the log.
+    * MOVING: the batch is in no queue, and waits for the next producer epoch.
     """
 
     SENT = "in flight"
@@ -211,8 +185,8 @@ class _InFlight(Generic[BatchT]):
     """A batch that has a sequence number and no outcome yet. Each time the batch is sent, another
     copy of the batch may reach the broker.
 
-    * ``left_as_head``: True if this batch, when it was last sent, was the partition's first: no
-      earlier batch was in flight, and none waited to be sent again.
+    * ``left_as_head``: True if no earlier batch of the partition was in flight or waited to be sent
+      again, when this batch was last sent.
     * ``resent``: True if the batch was sent again, or was split from a batch that was sent.
     * ``in_doubt``: True if a copy may be in the log, although the batch is not acknowledged.
     * ``unanswered``: True if one copy got no response. The broker may still append this copy.
@@ -233,8 +207,8 @@ class _InFlight(Generic[BatchT]):
         return self.unanswered or self.place is _Place.SENT
 
     def answered(self, answer: Answer) -> None:
-        """Stores the response ``answer`` to the batch. The batch then waits to be sent again,
-        unless :meth:`PartitionSequences.answer` decides otherwise.
+        """Stores the response ``answer`` to the batch. The batch then waits to be sent again, but
+        :meth:`PartitionSequences.answer` may give it another place.
         """
         self.place = _Place.QUEUED
         if answer is Answer.LOST:
@@ -319,8 +293,17 @@ class PartitionSequences(Generic[BatchT]):
             return False
         if not self._in_flight:
             return True
+        # Until the first acknowledgement, a batch is sent alone. This prevents the following race
+        # on a new topic:
+        #
+        # 1. A and B are sent. The broker returns NOT_LEADER_OR_FOLLOWER for A.
+        # 2. The broker becomes the leader. It does not know the producer, so it accepts B.
+        # 3. B is in the log before A, and A always gets OUT_OF_ORDER.
         if not self.acknowledged or len(self._in_flight) >= self._max_in_flight:
             return False
+        # Batches with a sequence number are sent again in order, one at a time, before any new
+        # batch. For example, A gets NOT_LEADER_OR_FOLLOWER. Then B and C get OUT_OF_ORDER, because
+        # A is missing in the log, and are sent again after A.
         for flight in self._in_flight:
             if flight.place is not _Place.SENT or flight.resent:
                 return False
@@ -340,6 +323,9 @@ class PartitionSequences(Generic[BatchT]):
         """Adds a batch that was split from another batch. It has a sequence number and waits to be
         sent.
         """
+        # The parts of a split batch keep its sequence numbers (DESIGN.md, rule R7), and are sent
+        # one after the other, before the later batches. Meanwhile the later batches get
+        # OUT_OF_ORDER, and are sent again unchanged.
         split_batch = _InFlight(
             batch, base_sequence, record_count, _Place.QUEUED, left_as_head=True
         )
@@ -406,8 +392,8 @@ class PartitionSequences(Generic[BatchT]):
         """Begins the change of the partition to the next epoch, because a broker rejects the old
         epoch. Called if no batch of the partition has failed.
 
-        Returns False, and changes nothing, if a batch waits for proof (see the module docstring).
-        Only an acknowledgement in the old epoch can prove that this batch is in the log.
+        Returns False, and changes nothing, if a batch waits for proof that it is in the log. Only
+        an acknowledgement in the old epoch can give this proof.
         """
         if any(f.place is _Place.AWAITING_PROOF for f in self._in_flight):
             return False
@@ -418,9 +404,16 @@ class PartitionSequences(Generic[BatchT]):
         """Begins the change of the partition to the next epoch, because ``batch`` of ``send`` has
         failed permanently.
 
-        Returns the other batches that must also fail, because they could otherwise be written twice
-        (see the module docstring).
+        Returns the other batches that must also fail, because they could otherwise be written
+        twice.
         """
+        # In the next epoch, sequence numbers begin at 0. Other partitions keep their epoch. (A
+        # broker other than Kafka may have one epoch for all partitions of a producer:
+        # ``leave_old_epoch``.) Batches that are certainly not in the log get sequence numbers of
+        # the next epoch, before any new batch. No batch gets one before every batch of the old
+        # epoch has its outcome. For example, A is rejected, B has no response, and C gets
+        # OUT_OF_ORDER. B is sent again with its old sequence number, and the response decides
+        # whether B is in the log.
         self.failed = self.moving = True
         before = self._in_flight
         failed = [f for f in before if f.batch is batch]
@@ -434,11 +427,14 @@ class PartitionSequences(Generic[BatchT]):
 
     def _fails_too(self, flight: _InFlight[BatchT]) -> bool:
         """Returns True if the batch ``flight`` must also fail, after another batch of the partition
-        has failed.
+        has failed. There are two such cases:
 
-        A batch that waits for proof that it is in the log can't get this proof any more. If it may
-        be in the log, it fails. Otherwise it now waits for the next epoch. A batch that waits for
-        the next epoch fails if it could be written twice. No other batch fails.
+        * The batch waits for proof, and may be in the log. No later acknowledgement can prove this
+          any more.
+        * The batch waits for the next epoch, and could be written twice.
+
+        A batch that waits for proof and can't be in the log does not fail. It now waits for the
+        next epoch.
         """
         if flight.place is _Place.AWAITING_PROOF:
             # Batches after the failed one are not accepted any more, so nothing proves this one.
@@ -448,19 +444,24 @@ class PartitionSequences(Generic[BatchT]):
         return flight.place is _Place.MOVING and self._may_be_written_twice(flight)
 
     def _may_be_written_twice(self, flight: _InFlight[BatchT]) -> bool:
-        """Returns True if a batch could be written twice if it were sent with a new sequence
-        number. ``flight`` is a batch that got OUT_OF_ORDER.
+        """Returns True if the batch ``flight``, which got OUT_OF_ORDER, could be in the log twice
+        if it were sent with a new sequence number.
 
         This is so if the batch may be in the log with its old sequence number, or if the broker may
         still append the batch.
         """
         for lost in self._lost:
             if _precedes(lost, flight):
-                # A lost batch may still be appended, and after it the old copy of this batch.
+                # At large. An example in which A is lost, and this batch is B: A and B are sent,
+                # and their connections are lost. A expires. B is sent again and gets OUT_OF_ORDER.
+                # The first copies of A and B may still arrive at the broker, which would append
+                # both.
                 if lost.at_large and flight.at_large:
                     return True
             elif flight.in_doubt:
-                # Both may be in the log, and only what is lost was remembered by the broker.
+                # Forgotten. An example in which B is lost, and this batch is A: both are appended,
+                # and both responses are lost. The broker restarts and remembers only B. B expires.
+                # A is sent again and gets OUT_OF_ORDER, although it is in the log.
                 return True
         return False
 
@@ -486,12 +487,12 @@ class PartitionSequences(Generic[BatchT]):
         return [flight.batch for flight in self._in_flight]
 
     def answered_late(self, batch: BatchT, answer: Answer) -> None:
-        """Handles the response to a batch that had already failed, for example because it expired
-        in flight. The partition is changing to the next epoch.
+        """Handles the response to a batch that has already failed, for example because it expired
+        in flight. Does nothing if the batch is not lost.
 
-        The caller of ``send`` already has the error, even if the response is an acknowledgement.
-        But the response shows whether a copy of the batch is in the log. This decides whether other
-        batches could be written twice.
+        The outcome of the batch stays the same, even after an acknowledgement. But the response
+        shows whether a copy of the batch is in the log. This decides whether other batches could be
+        written twice.
         """
         for flight in self._lost:
             if flight.batch is batch:
@@ -504,10 +505,12 @@ class PartitionSequences(Generic[BatchT]):
         """Notes that ``batch`` has failed permanently. ``unclear`` is True if it may nevertheless
         be in the log.
 
-        Returns the other batches that also fail. These are the batches that wait for proof (see the
-        module docstring). They fail because no later acknowledgement can now prove that they are in
-        the log.
+        Returns the other batches that also fail. These are the batches that wait for proof that
+        they are in the log, because no later acknowledgement can now give this proof.
         """
+        # No later batch can be sent with the same epoch. A transactional producer can only abort,
+        # because batches never get a new sequence number within a transaction (DESIGN.md, rule R2).
+        # Each later batch fails with its next response if this response is no acknowledgement.
         self.failed = True
         gone = [f for f in self._in_flight if f.batch is batch or f.place is _Place.AWAITING_PROOF]
         self._in_flight = [f for f in self._in_flight if f not in gone]
@@ -516,8 +519,7 @@ class PartitionSequences(Generic[BatchT]):
 
     def resolve(self, batch: BatchT) -> None:
         """Handles a late response to ``batch``, which had failed with an unknown outcome. The
-        response has shown whether the batch is in the log, so the batch is not lost any more (see
-        the module docstring).
+        response has shown whether the batch is in the log, so the batch is not lost any more.
         """
         self._lost = [f for f in self._lost if f.batch is not batch]
 
@@ -529,17 +531,21 @@ class PartitionSequences(Generic[BatchT]):
         return bool(self._lost)
 
     def expire_acks(self, before_ms: int) -> None:
-        """If every batch has its outcome and the last acknowledgement was before ``before_ms``,
-        assumes that the broker does not know this producer any more.
-
-        A broker forgets a producer that was idle for producer.id.expiration.ms. After this call,
-        the next batch is sent alone until it is acknowledged, like the first batch of a new
-        producer. If the broker still knows the producer, this costs only one round trip.
+        """Assumes that the broker does not know this producer any more, if every batch has its
+        outcome and the last acknowledgement was before ``before_ms``. The next batch is then sent
+        alone until it is acknowledged, like the first batch of a new producer.
         """
+        # A broker forgets a producer that was idle for producer.id.expiration.ms. If the broker
+        # still knows this producer, this costs only one round trip.
         if not self._in_flight and self._last_acknowledged_ms < before_ms:
             self.acknowledged = False
 
     def _acknowledge(self, at: int, base_offset: int, now: int) -> Verdict[BatchT]:
+        # A broker that knows the producer appends a batch only after all earlier batches. So this
+        # acknowledgement proves that they are in the log, even if their responses were lost. As a
+        # check, the log must have enough offsets for their records. If not, the broker has lost the
+        # state of this producer: the topic was recreated, or an unclean leader election has
+        # truncated the log.
         flight, earlier = self._in_flight[at], self._in_flight[:at]
         room = self._last_offset + 1
         for before in earlier:
@@ -556,6 +562,7 @@ class PartitionSequences(Generic[BatchT]):
             flight.answered(Answer.UNCLEAR)
             return Verdict(Action.FAIL, reason=_IN_SPITE_OF_A_GAP)
         del self._in_flight[: at + 1]
+        # The acknowledgement also shows that earlier lost batches are in the log.
         if self._lost:
             self._lost = [f for f in self._lost if not _precedes(f, flight)]
         self.acknowledged = True
@@ -580,10 +587,10 @@ _IN_SPITE_OF_A_GAP = (
 
 class _ByPartition(dict[TopicPartition, PartitionSequences[ProducerBatch]]):
     """A dict of the sequence numbers by topic partition. Reading a missing partition creates its
-    entry. The class is a subclass of dict for speed, because the dict is read several times for
-    each batch.
+    entry.
     """
 
+    # A subclass of dict for speed: the dict is read several times for each batch.
     __slots__ = ("_max_in_flight",)
 
     def __init__(self, max_in_flight: int) -> None:
@@ -617,9 +624,12 @@ class TxnPartitionMap:
         """The sequence numbers of the partition ``tp``, for a batch that gets its sequence number
         now. ``producer`` is the current producer id and epoch.
 
-        If the partition has an older id or epoch, there are two cases. Without unresolved batches,
-        the partition changes to ``producer``, and begins at sequence number 0. With unresolved
-        batches, it keeps the older id and epoch (Java's ``maybeUpdateProducerIdAndEpoch``).
+        If the partition has an older id or epoch, there are two cases (Java's
+        ``maybeUpdateProducerIdAndEpoch``):
+
+        * Without unresolved batches, the partition changes to ``producer``, and begins at sequence
+          number 0.
+        * With unresolved batches, the partition keeps the older id and epoch.
         """
         sequences = self.of[tp]
         if sequences.producer is not producer and not len(sequences):

@@ -1,33 +1,16 @@
 """The producer id, epoch, sequence numbers and transaction of a producer (Java's
 ``TransactionManager``).
 
-The manager begins, commits, aborts and prepares transactions, decides whether a batch can be sent,
-and marks the transaction as failed after a batch has failed. ``BatchDrainer`` calls the manager for
-each batch that it drains, and ``Sender`` for each response. The manager's parts are the producer id
-and its states (``transaction_states.py``), the sequence numbers (``partition_sequences.py``) and
-the requests (``txn_request_queue.py``).
-
-If a batch fails permanently, its sequence numbers are missing in the log. Brokers then reject all
-later batches of the partition. There are three cases:
-
-* A batch that is not in a transaction, and has only records of ``send``: the producer raises its
-  epoch, as Java's producer does, and the partition changes to the new epoch.
-* A batch that is not in a transaction, and has rows of ``send_columns``: the producer fails
-  (DESIGN.md, rule R2).
-* A batch in a transaction: the transaction can only be aborted. The producer then continues with
-  the producer id and epoch that the coordinator returns.
-
-Java's class changes the sequence numbers of queued batches. Here a batch that is sent again with
-another epoch gets its sequence number when it is drained, like a new batch.
+The manager begins, commits, aborts and prepares transactions. ``BatchDrainer`` asks the manager
+whether a batch can be sent, and ``Sender`` asks it for the action after a response. The manager
+uses ``transaction_states.py`` (the producer id and the states), ``partition_sequences.py`` (the
+sequence numbers) and ``txn_request_queue.py`` (the requests).
 
 The transaction version is a feature of the cluster (``transaction.version``). It is 1, or 2 since
 KIP-890. A transaction keeps the version that the cluster has when the transaction begins.
 
 Threads: application threads call the methods that implement public methods of ``KafkaProducer``.
 The sender thread calls the other methods. State is changed under the lock of ``ProducerIdentity``.
-Some methods that run for each batch, such as ``may_drain``, read fields without the lock. This is
-safe, because each field is replaced atomically. Each change wakes the sender, which then checks
-again whether it can send.
 """
 
 from __future__ import annotations
@@ -217,15 +200,17 @@ class TransactionManager:
         return self._call("init_transactions", begin)
 
     def begin_transaction(self) -> None:
-        """Begins a transaction without waiting for a broker. If the producer has no producer id and
-        epoch that can be used for this transaction, queues InitProducerId to request them. Batches
-        are sent only after the response. (With transaction version 1, each producer id and epoch is
-        used for one transaction. With version 2, EndTxn has returned the next epoch.)
+        """Begins a transaction without waiting for a broker.
+
+        If the producer has no producer id and epoch for this transaction, this method queues
+        InitProducerId to request them. Batches are sent only after the response.
         """
         with self._identity.lock:
             self._check_call("begin_transaction")
             self._identity.raise_error()
             self._identity.begin_transaction()
+            # With transaction version 1, each producer id and epoch is used for one transaction.
+            # With version 2, EndTxn has returned the next epoch.
             if not self.has_producer_id:
                 result = TransactionalResult("begin_transaction")
                 self.requests.enqueue(TxnRequest(TxnRequestKind.INIT_PRODUCER_ID, result))
@@ -282,9 +267,12 @@ class TransactionManager:
         (``EndTxnRequest``). Closing the producer leaves the transaction open. If nobody ends the
         transaction, brokers abort it after transaction.timeout.ms.
 
-        The caller must first wait until all records are acknowledged. Raises IllegalStateError if
-        there is no transaction, if nothing was written in the transaction, or if a record is not
-        acknowledged. If the transaction has failed, raises its error.
+        The caller must first wait until all records are acknowledged. If the transaction has
+        failed, this method raises its error. It raises IllegalStateError in these cases:
+
+        * There is no transaction.
+        * Nothing was written in the transaction.
+        * A record is not acknowledged.
         """
         identity = self._identity
         with identity.lock:
@@ -333,11 +321,11 @@ class TransactionManager:
             self._identity.require(State.IN_TRANSACTION, "send")
 
     def maybe_add_partition(self, tp: TopicPartition) -> None:
-        """Adds the topic partition ``tp`` to the transaction, unless the transaction already has
-        it.
+        """Adds the topic partition ``tp`` to the transaction. Does nothing if the transaction
+        already has it. A batch of ``tp`` is sent only after ``tp`` was added.
 
-        A batch of ``tp`` is sent only after ``tp`` was added. For a producer without transactions,
-        only checks that the producer has not failed. The errors are:
+        For a producer without transactions, only checks that the producer has not failed. The
+        errors are:
 
         * IllegalStateError, if no transaction was begun. Also if an earlier call, such as a commit,
           timed out and was not called again to receive its result.
@@ -375,13 +363,16 @@ class TransactionManager:
         """Marks the transaction as failed with ``error``, after a record of the transaction could
         not be sent. The transaction can then only be aborted.
 
-        If the transaction has already failed, its first error stays. The call has no effect while
-        the transaction is being aborted. It also has no effect after EndTxn was sent for a commit:
-        a record that fails now was waiting in ``send`` on another thread. This record is not in the
-        transaction, so it does not change the outcome of the commit.
+        The call has no effect in these cases:
+
+        * The transaction or the producer has already failed. The first error stays.
+        * The transaction is being aborted.
+        * EndTxn was already sent for a commit.
         """
         identity = self._identity
         with identity.lock:
+            # After EndTxn, a record that fails now was waiting in ``send`` on another thread. It is
+            # not in the transaction, so it does not change the outcome of the commit.
             if identity.state is State.COMMITTING_TRANSACTION and identity.transaction.end_sent:
                 return
             identity.transition_to_abortable_error(error)
@@ -407,11 +398,13 @@ class TransactionManager:
         return result
 
     def _check_call(self, operation: str) -> TransactionalResult | None:
-        """Checks whether ``operation`` can begin. Returns None if ``operation`` can begin.
+        """Checks whether ``operation`` can begin. It can't begin if no caller has received the
+        result of an earlier call yet, for example because the wait timed out.
 
-        It can't begin if no caller has received the result of an earlier call yet, for example
-        because the wait timed out. If the earlier call was a call of ``operation``, returns its
-        result. If it was a call of another operation, raises IllegalStateError.
+        * If there is no such earlier call, returns None: ``operation`` can begin.
+        * If the earlier call was also a call of ``operation``, returns the result of the earlier
+          call.
+        * If the earlier call was a call of another operation, raises IllegalStateError.
         """
         if not self.is_transactional:
             raise IllegalStateError(
@@ -458,24 +451,26 @@ class TransactionManager:
         """Returns True if ``batch``, the first batch of its queue, can be sent now (Java's
         shouldStopDrainBatchesForPartition).
 
-        A batch that has no sequence number yet can be sent if all these conditions hold (DESIGN.md,
-        rule R3):
+        A new batch has no sequence number yet. It can be sent if all these conditions hold
+        (DESIGN.md, rule R3):
 
         * The producer has a producer id.
         * In a transaction, the partition was added to the transaction, and the transaction has
           neither failed nor ended.
-        * No batch of the partition has failed in the current epoch, is being sent again, waits to
-          be sent again, or waits for proof (see ``partition_sequences.py``).
-        * Fewer than five batches of the partition are in flight. Until brokers have acknowledged a
-          first batch of the partition, the limit is stricter: no batch of the partition is in
-          flight.
+        * No batch of the partition has failed in the current epoch.
+        * No batch of the partition is being sent again, waits to be sent again, or waits for proof
+          that it is in the log.
+        * Fewer than max.in.flight.requests.per.connection batches of the partition are in flight,
+          and fewer than five. Until the first acknowledgement on the partition, no batch of it is
+          in flight.
 
-        A batch that is sent again already has its sequence number. It waits until no earlier batch
-        of the partition is in flight or must be sent again.
+        A batch that is sent again already has its sequence number. It can be sent if no earlier
+        batch of the partition is in flight or must be sent again.
 
         The result changes from False to True only after a response or a call, never because time
-        passes. So the sender need not check again without such an event.
+        passes.
         """
+        # Without the lock: each field is replaced atomically, and each change wakes the sender.
         tp, identity = batch.tp, self._identity
         sequences = self._sequences.of[tp]
         if batch.base_sequence != NO_SEQUENCE:
@@ -556,8 +551,8 @@ class TransactionManager:
         producer has raised its epoch. The producer raises its epoch after a batch of another
         partition has failed.
 
-        Returns False if a batch of the partition has rows of ``send_columns``. Such rows never get
-        a new sequence number, so the partition can't change to the new epoch.
+        Returns False if an unresolved batch of the partition has rows of ``send_columns``. Such
+        rows never get a new sequence number, so the partition can't change to the new epoch.
         """
         return (
             self._transactional_id is None
@@ -572,8 +567,10 @@ class TransactionManager:
         producer with transactions. Returns the other batches that also fail.
 
         ``unclear`` is True if the batch was sent and may be in the log. In two cases, the whole
-        producer is marked as failed: ``error`` concerns the whole producer (:func:`is_fatal`), or
-        the batch may be in the log and the coordinator can't raise the epoch (before Kafka 2.5).
+        producer is marked as failed:
+
+        * ``error`` concerns the whole producer (:func:`is_fatal`).
+        * The batch may be in the log, and the coordinator can't raise the epoch (before Kafka 2.5).
         """
         others: tuple[ProducerBatch, ...] = ()
         if batch.has_sequence:
@@ -601,11 +598,11 @@ class TransactionManager:
 
     def handle_lost_sequence(self, batch: ProducerBatch) -> tuple[ProducerBatch, ...]:
         """Begins the change of a partition to the next epoch, after ``batch`` of ``send`` has
-        failed. Only for an idempotent producer without transactions.
+        failed. Only for an idempotent producer without transactions. Returns the other batches that
+        also fail.
 
-        The sequence numbers of ``batch`` may be missing in the log. Brokers would then reject all
-        later batches of the partition that have the old epoch. Returns the other batches that also
-        fail.
+        The sequence numbers of ``batch`` may be missing in the log, so brokers may reject all later
+        batches that have the old epoch.
         """
         if not batch.has_sequence:
             return ()  # it was never sent, or what was sent is not in the log: there is no gap
@@ -628,6 +625,8 @@ class TransactionManager:
         These are the unresolved batches of all partitions that can begin with the next epoch. The
         batches of a partition are in order.
         """
+        # These batches get their sequence numbers when they are drained, like new batches. Java's
+        # class changes the sequence numbers of queued batches.
         return self._sequences.take_moved()
 
     def handle_late_response(self, batch: ProducerBatch, answer: Answer) -> None:

@@ -1,8 +1,8 @@
 """The identity of a producer (its producer id and epoch), and the state of its transaction.
 
-:class:`ProducerIdentity` has the producer id and epoch, the :class:`State`, the error of a failed
-transaction, and one :class:`Transaction`. :data:`TRANSITIONS` lists the allowed changes of the
-state. ``transaction_manager.py`` makes the changes that the application and the batches cause.
+:class:`ProducerIdentity` has this identity and state. :data:`TRANSITIONS` lists the allowed changes
+of the state.
+``transaction_manager.py`` makes the changes that the application and the batches cause.
 ``txn_request_queue.py`` makes the changes after responses of the coordinator.
 
 The following lines show the states of a transactional producer. Each arrow has the call or the
@@ -18,11 +18,8 @@ response that changes the state::
 An idempotent producer without transactions has only the states UNINITIALIZED, INITIALIZING, READY
 and FATAL_ERROR.
 
-**Each (producer id, epoch) is used for one transaction only** (DESIGN.md, rule R4). So a batch that
-arrives late can never become a part of a later transaction. With transaction version 2 (KIP-890),
-each EndTxn response contains the next epoch. With version 1, an EndTxn response contains no epoch.
-So the producer stores its id and epoch as *used*, and the next ``begin_transaction`` requests a new
-epoch.
+Each (producer id, epoch) is used for one transaction only (DESIGN.md, rule R4). So a batch that
+arrives late can never become a part of a later transaction.
 """
 
 from __future__ import annotations
@@ -255,9 +252,10 @@ class ProducerIdentity:
         """Marks the transaction as failed with ``error``. The transaction can then only be aborted.
 
         The call has no effect if the transaction or the producer has already failed, or while the
-        transaction is being aborted. (For example, another thread may wait in ``send`` when the
-        producer fails. The ``send`` then fails later than the producer.)
+        transaction is being aborted.
         """
+        # For example, another thread waits in ``send`` when the producer fails. This ``send`` then
+        # fails later than the producer.
         if self.state in (State.ABORTING_TRANSACTION, *_IN_ERROR):
             return
         self.transition(State.ABORTABLE_ERROR)
@@ -268,11 +266,9 @@ class ProducerIdentity:
         self.transaction = Transaction(self.latest_version)
 
     def set_producer_id_and_epoch(self, producer: ProducerIdAndEpoch) -> None:
-        """Sets the producer id and epoch that InitProducerId has returned.
-
-        InitProducerId was sent for one of three reasons: to get the first producer id, to abort a
-        transaction, or to get a new epoch for a transaction that was already begun. In the third
-        case the state does not change.
+        """Sets the producer id and epoch that InitProducerId has returned, and changes the state to
+        READY. If a transaction was already begun, the state does not change: InitProducerId was
+        sent to get an epoch for this transaction.
         """
         if self.state not in ONGOING and self.state is not State.READY:
             self.transition(State.READY)
@@ -280,12 +276,16 @@ class ProducerIdentity:
         self.producer, self.used_identity = producer, NO_PRODUCER_ID
 
     def complete_transaction(self, successor: ProducerIdAndEpoch | None) -> None:
-        """Ends the transaction after it was committed or aborted.
+        """Ends the transaction after it was committed or aborted. ``successor`` decides which
+        producer id and epoch the next transaction has:
 
-        ``successor`` is the producer id and epoch for the next transaction. If ``successor`` is
-        NO_PRODUCER_ID, the next transaction must request a new id and epoch. If ``successor`` is
-        None, no broker knows the transaction, and the current id and epoch can be used again.
+        * A producer id and epoch: the next transaction uses them.
+        * NO_PRODUCER_ID: the next transaction must request a new id and epoch.
+        * None: no broker knows the transaction, so the current id and epoch can be used again.
         """
+        # With transaction version 2 (KIP-890), each EndTxn response contains the next epoch. With
+        # version 1, it contains no epoch. The current id and epoch are then used up, and the next
+        # ``begin_transaction`` requests a new epoch.
         if successor is not None:
             self.used_identity = NO_PRODUCER_ID if successor.is_valid else self.producer
             self.producer = successor

@@ -1,23 +1,16 @@
 """Queues and sends the requests for the id and the transaction of a producer, and applies the
 responses.
 
-:class:`TxnRequestQueue` has the queue, the request in flight and the coordinator's node, and
-applies each response to the producer id and the transaction (Java's ``TxnRequestHandler`` and
-``TransactionManager.nextRequest``). :class:`TxnRequestSender` chooses the broker for a request, and
-retries a request (Java's ``Sender.maybeSendAndPollTransactionalRequest``). ``txn_requests.py`` has
-the reaction to each error code. A producer without transactions has only one kind of request,
-InitProducerId, which it can send to any broker.
+* :class:`TxnRequestQueue` has the queue, the request in flight and the coordinator's node. It
+  applies the responses (Java's ``TxnRequestHandler`` and ``TransactionManager.nextRequest``).
+* :class:`TxnRequestSender` chooses the broker for a request, and retries a request (Java's
+  ``Sender.maybeSendAndPollTransactionalRequest``).
 
-**After an abort, no broker may append a batch of the aborted transaction.** With transaction
-version 2, each EndTxn raises the epoch, so brokers reject late batches. With version 1, EndTxn does
-not raise the epoch. So if the outcome of a batch or request is unknown, InitProducerId is sent
-instead of EndTxn. This InitProducerId contains no epoch. So the coordinator aborts the open
-transaction *and* raises the epoch. Brokers then reject batches that are still in flight (the old
-epoch is *fenced*).
+A producer without transactions has only one kind of request, InitProducerId, which it can send to
+any broker.
 
-Threads: the sender thread sends the requests and handles the responses, in
-:meth:`TxnRequestSender.maybe_request` and in ``client.poll``. Application threads also call
-:meth:`TxnRequestQueue.enqueue` and :meth:`TxnRequestQueue.fail_all`. The lock of
+Threads: the sender thread sends the requests and handles the responses. Application threads also
+call :meth:`TxnRequestQueue.enqueue` and :meth:`TxnRequestQueue.fail_all`. The lock of
 ``ProducerIdentity`` guards the queue. Public methods take this lock, except for those below the
 comment "under the lock, which the caller holds".
 """
@@ -142,8 +135,8 @@ class TxnRequestQueue:
 
     @property
     def fencing(self) -> bool:
-        """True while a transaction of version 1 is being aborted by InitProducerId (see the module
-        docstring).
+        """True while a transaction of version 1 is being aborted by InitProducerId in place of
+        EndTxn (see :meth:`_must_be_sent`).
         """
         with self._identity.lock:
             sent = self._in_flight
@@ -176,12 +169,12 @@ class TxnRequestQueue:
     # -- requests ---------------------------------------------------------------------------------
 
     def next_request(self, now: int) -> tuple[TxnRequest | None, int]:
-        """Returns ``(request, 0)`` if ``request`` must be sent now. Otherwise returns ``(None,
-        delay)``: this method must be called again after ``delay`` ms.
+        """Returns ``(request, 0)`` if ``request`` must be sent now. The request then counts as in
+        flight. EndTxn is returned only after every batch has its outcome.
 
-        The returned request counts as in flight. ``delay`` is NEVER if the next request can be sent
-        only after a response or after a call of the application. EndTxn is returned only after
-        every batch has its outcome.
+        If no request can be sent now, returns ``(None, delay)``: this method must be called again
+        after ``delay`` ms. ``delay`` is NEVER if only a response or a call of the application can
+        change this.
         """
         identity, has_incomplete = self._identity, bool(self._incomplete)
         # 0 after an empty transaction was completed without a request: a close that waited for
@@ -233,16 +226,20 @@ class TxnRequestQueue:
 
     def _must_be_sent(self, end: TxnRequest) -> bool:
         """Returns True if the queued EndTxn ``end`` must be sent. Called when every batch of the
-        transaction has its outcome.
+        transaction has its outcome. Returns False in two cases:
 
-        Returns False in two cases. The first case: ``end`` aborts a transaction of version 1, and
-        it is unknown what has reached the brokers. (A batch has failed with an unknown outcome, or
-        AddPartitionsToTxn got no definite response.) This method then queues InitProducerId instead
-        (see the module docstring). The second case: no broker knows the transaction. This method
-        then completes the transaction without a request.
+        * No broker knows the transaction. This method then completes the transaction without a
+          request.
+        * ``end`` aborts a transaction of version 1, and it is unknown what has reached the brokers:
+          a batch has failed with an unknown outcome, or AddPartitionsToTxn got no definite
+          response. This method then queues InitProducerId instead.
         """
         identity, transaction = self._identity, self._identity.transaction
         unclear = transaction.add_unclear or self._sequences.has_unresolved
+        # After the abort, no broker may append a batch of the transaction. With version 2, EndTxn
+        # raises the epoch, so brokers reject late batches. With version 1, EndTxn does not raise
+        # it. InitProducerId without an epoch aborts the open transaction and raises the epoch.
+        # Brokers then reject batches that are still in flight: the old epoch is *fenced*.
         if not end.committed and transaction.version < 2 and unclear:
             identity.transition(State.INITIALIZING)
             transaction.end_sent = True
@@ -468,9 +465,9 @@ class TxnRequestQueue:
 class TxnRequestSender:
     """Sends the requests of a :class:`TxnRequestQueue`, one at a time.
 
-    Java's sender waits for a response of the coordinator and sends no data meanwhile. This class
-    never waits. While a request waits for a response, a backoff or a connection, batches are sent
-    to other brokers. The queue makes sure that batches are not sent too early.
+    This class never waits. While a request waits for a response, a backoff or a connection, batches
+    are sent to other brokers. The transaction manager decides which batches can be sent. (Java's
+    sender waits for the response, and sends no data meanwhile.)
     """
 
     def __init__(
@@ -491,9 +488,8 @@ class TxnRequestSender:
     def maybe_request(self, now: int) -> int:
         """Sends the next request of the queue, if it can be sent now.
 
-        Returns the time in ms after which this method must be called again. The time is NEVER while
-        a request is in flight, and if no request must be sent. The caller uses this time as the
-        timeout of the next poll.
+        Returns the time in ms after which this method must be called again. It is the timeout of
+        the next poll. It is NEVER while a request is in flight, and if no request must be sent.
         """
         requests = self._requests
         if self._in_flight or not requests.waiting:

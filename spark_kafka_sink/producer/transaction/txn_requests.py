@@ -1,10 +1,12 @@
 """The kinds of requests for a producer's id and its transaction, and the reaction to each error
 code.
 
-:class:`TxnRequest` is a queued request, and :class:`TransactionalResult` is the result for which a
-caller waits. :data:`REACTIONS` is the table of the reactions by kind of request and error code
-(Java's ``TxnRequestHandler`` and its subclasses). ``txn_request_queue.py`` sends the requests and
-performs the reactions.
+* :class:`TxnRequest`: a queued request.
+* :class:`TransactionalResult`: the result for which a caller waits.
+* :data:`REACTIONS`: the reactions by kind of request and error code (Java's ``TxnRequestHandler``
+  and its subclasses).
+
+``txn_request_queue.py`` sends the requests and performs the reactions.
 """
 
 from __future__ import annotations
@@ -197,9 +199,9 @@ class TxnRequest:
     """A request that is queued or in flight. The content of the request is created when the request
     is sent (``TxnRequestQueue.build``).
 
-    ``committed`` is for EndTxn: True to commit, False to abort. ``fences`` is for InitProducerId:
-    True if it is sent in place of EndTxn, to abort a transaction. ``concurrent`` is the number of
-    CONCURRENT_TRANSACTIONS responses.
+    * ``committed``: for EndTxn, True to commit, False to abort.
+    * ``fences``: for InitProducerId, True if it is sent in place of EndTxn, to abort a transaction.
+    * ``concurrent``: the number of CONCURRENT_TRANSACTIONS responses.
     """
 
     kind: TxnRequestKind
