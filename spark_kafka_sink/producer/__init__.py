@@ -1,13 +1,16 @@
-"""A Kafka producer for columns and single records: ``KafkaProducer`` and its components.
+"""A Kafka producer that sends rows of columns and single records.
 
-The package takes rows and records from the caller, sends them to brokers, and reports each broker's
-acknowledgement or error. The package does not import Spark.
+``KafkaProducer``, in ``kafka_producer``, has all public methods. It takes rows and records from the
+caller, sends them to brokers, and reports the outcome of each. The package corresponds to
+``org.apache.kafka.clients.producer`` in Java. It does not import Spark.
 
-``kafka_producer`` has all public methods, ``wiring`` creates the components, and ``lifecycle`` has
-the state (open, failed or closed). The thread that writes uses ``column_appender`` (rows of
-columns), ``send`` (single records), ``producer_record`` and ``interceptors``. The network thread
-runs ``sender``. Both threads use ``buffer_pool`` (memory), ``accumulator`` (queued batches),
-``transaction`` (producer id and epoch, sequence numbers, transactions) and ``metrics``.
-``exit_flush`` runs when the process exits. The package corresponds to
-``org.apache.kafka.clients.producer`` in Java.
+Each component runs on the calling thread, on the network thread, or on both:
+
+* The calling thread: ``column_appender`` (rows of columns), ``send`` (single records),
+  ``producer_record``, ``interceptors``.
+* The network thread: ``sender``.
+* Both: ``buffer_pool`` (memory), ``accumulator`` (queued batches), ``transaction`` (producer id and
+  epoch, sequence numbers, transactions), ``metrics``, ``lifecycle`` (open, failed or closed).
+* At the beginning and the end: ``wiring`` creates the components, and ``exit_flush`` runs when the
+  process exits.
 """

@@ -1,8 +1,8 @@
 """Limits the memory of a producer to buffer.memory. Counts bytes, and blocks writers at the limit.
 
-:class:`BufferPool` has the number of free bytes, and the queue of waiting writers. The pool only
-counts: it creates no buffers. (Java's BufferPool also keeps free buffers for reuse.) A writer that
-waits here cannot encode more rows. This is the back-pressure of the producer (DESIGN.md, rule R6).
+The pool only counts: it creates no buffers. (Java's BufferPool also keeps free buffers for reuse.)
+While a writer waits here, it encodes no rows. This wait is the back-pressure of the producer
+(DESIGN.md, rule R6).
 """
 
 from __future__ import annotations
@@ -93,15 +93,18 @@ class BufferPool:
     def allocate(
         self, size: int, deadline_ms: int, on_wait: Callable[[], None] | None = None
     ) -> None:
-        """Allocates ``size`` bytes. Waits for free memory until ``deadline_ms`` (monotonic ms).
+        """Allocates ``size`` bytes. If they are not free, waits for them until ``deadline_ms``
+        (monotonic ms).
 
-        If the call must wait, it calls ``on_wait`` once, without the lock. ``on_wait`` wakes the
-        network thread, which then also sends batches that are not full. This is necessary, because
-        such batches may hold all memory, and only a sent batch frees its memory.
+        A call that waits first calls ``on_wait`` once, without the lock. ``on_wait`` must wake the
+        network thread. The network thread then also sends batches that are not full, and so frees
+        their memory.
 
-        Raises RecordTooLargeError if ``size`` is larger than the whole pool, BufferExhaustedError
-        at the deadline, and IllegalStateError if the pool is closed. A failed call allocates
-        nothing.
+        A failed call allocates nothing, and raises one of these errors:
+
+        * RecordTooLargeError: ``size`` is larger than the whole pool.
+        * BufferExhaustedError: the deadline is over.
+        * IllegalStateError: the pool is closed.
         """
         if size > self.total:
             raise RecordTooLargeError(
@@ -171,13 +174,13 @@ class BufferPool:
 
     def adjust(self, old_size: int, new_size: int) -> None:
         """Changes the size of an allocation from ``old_size`` to ``new_size`` bytes. Never blocks.
+        If ``new_size`` is larger, :attr:`available` may become negative.
+
         Used when batches take over the memory of a chunk of rows, and when compression or a split
         has changed the size of a batch.
-
-        Records that do not compress become a few bytes larger. :attr:`available` then may become
-        negative. This is allowed, because the thread that closes a batch must never wait for
-        memory.
         """
+        # Records that do not compress become a few bytes larger. The thread that closes a batch
+        # must never wait for memory.
         self.deallocate(old_size - new_size)
 
     def close(self) -> None:

@@ -1,18 +1,18 @@
 """Appends the rows of ``send_columns`` to record batches, in chunks of a few MiB.
 
-A *chunk* is a range of rows that are encoded together. This module chooses the size of a chunk, and
-performs these steps for each chunk: wait for metadata, choose partitions, group the rows by
-partition, allocate memory, read the positions in the open batches, encode the rows, and append the
-slices. A *slice* is the encoded rows of one partition for one batch. If a slice was not appended,
-the last three steps are repeated for the rows of this slice (DESIGN.md, steps 4 to 7).
-Only one thread at a time may write columns.
+A *chunk* is a range of rows that are encoded together. A *slice* is the encoded rows of one
+partition for one batch. These steps are performed for each chunk (DESIGN.md, steps 4 to 7):
 
-``records/record_encoder.py`` encodes the rows, and ``accumulator/batch_filler.py`` adds the slices
-to batches. After an error, ``kafka_producer.py`` fails the producer.
+1. Wait for the metadata of the topics.
+2. Choose a partition for each row, and group the rows by partition.
+3. Allocate memory for the whole chunk.
+4. Read the positions in the open batches.
+5. Encode the rows as slices (``records/record_encoder.py``).
+6. Append the slices to batches (``accumulator/batch_filler.py``). The steps 4 to 6 are repeated for
+   the rows of slices that were not appended.
 
-Memory for the whole chunk is allocated *before* the positions in the open batches are read. The
-reason: an allocation may wait for memory, and meanwhile the sender closes open batches to free
-memory. Rows that were encoded for positions in these batches would have to be encoded again.
+Only one thread at a time may write columns. After an error, ``kafka_producer.py`` fails the
+producer.
 """
 
 from __future__ import annotations
@@ -111,13 +111,14 @@ class ColumnAppender:
             self.chunk_size = self._next_size(slices / chunks, columns.rows / size, chunks)
 
     def _next_size(self, slices: float, rows_per_byte: float, chunks: int) -> ChunkSize:
-        """The chunk size for the next call of :meth:`append`, computed from the rows of the last
-        call. If a chunk has too few rows for each of its slices, the next chunks are larger. (A
-        chunk is rows that are encoded together. A slice is a chunk's rows for one batch.)
+        """The chunk size for the next call of :meth:`append`. A chunk is rows that are encoded
+        together, and a slice is a chunk's rows for one batch. If there are too few rows for each
+        slice, the next chunks are larger.
 
-        ``chunks`` is the number of chunks in the last call, and ``slices`` the average number of
-        slices in a chunk. ``rows_per_byte`` is the number of rows, divided by the sum of the sizes
-        that :meth:`_upper_bound` has returned for the chunks.
+        * ``slices``: the average number of slices in a chunk of the last call.
+        * ``rows_per_byte``: the number of rows in the last call, divided by the sum of the sizes
+          that :meth:`_upper_bound` has returned for its chunks.
+        * ``chunks``: the number of chunks in the last call.
         """
         rows = min(CHUNK_ROWS, CHUNK_BYTES * rows_per_byte)
         # Compared with the rows of a chunk of the usual size, and not with the rows of the last
@@ -152,6 +153,9 @@ class ColumnAppender:
             # A row names a partition that the metadata lacks. The topic may have grown meanwhile.
             self._metadata.refresh(self._clock.now_ms() + self._config.max_block_ms)
             groups = self._group(chunk, self._await_topics(topics), limits)
+        # Before the positions are read: the allocation may wait for memory, and meanwhile the
+        # sender closes open batches to free memory. Rows for positions in these batches would have
+        # to be encoded again.
         self._allocate(size)
         taken = 0
         try:
@@ -185,16 +189,17 @@ class ColumnAppender:
     def _encode_again(
         self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int
     ) -> EncodedSlices:
-        """Encodes the rows of the slices ``refused`` again, because these slices could not be
-        appended: the open batches had changed. (A slice is the encoded rows of one partition for
-        one batch.) Returns the slices to append now.
+        """Encodes the rows of the slices ``refused`` again. These slices were not appended, because
+        the open batches of their partitions had changed. A slice is the encoded rows of one
+        partition for one batch.
 
-        Only the first slice of each partition is encoded again, for the current position in the
-        open batch. Each later slice of the partition begins a new batch. So the bytes of a later
-        slice do not depend on the open batch, and are used again.
+        Returns the slices to append now.
         """
         if not refused:
             return EncodedSlices.of(())
+        # Only the first slice of each partition is encoded again, for the current position in the
+        # open batch. Each later slice of the partition begins a new batch. Its bytes do not depend
+        # on the open batch, and are used again.
         first: dict[TopicPartition, EncodedSlice] = {}
         later = [one for one in refused if first.setdefault(one.tp, one) is not one]
         filler = self._filler
@@ -215,9 +220,12 @@ class ColumnAppender:
         """An upper bound of the size in bytes of the encoded rows of ``chunk``, computed from the
         columns' sizes without a loop over the rows.
 
-        There are two special cases for a chunk of one row that can't be sent. If the row exceeds
-        max.request.size, the result is 0, and ``encode_groups`` later rejects the row. If the row
-        exceeds buffer.memory, this method raises RecordTooLargeError.
+        The bound of a single row may be larger than buffer.memory. Then the exact size of the row
+        decides:
+
+        * Larger than max.request.size: returns 0. ``encode_groups`` later rejects the row.
+        * Larger than buffer.memory: raises RecordTooLargeError.
+        * Otherwise: returns buffer.memory.
         """
         size = chunk.rows * _RECORD_OVERHEAD + HEADER_SIZE + chunk.span_bytes()
         memory = self._config.buffer_memory

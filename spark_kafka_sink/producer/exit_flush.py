@@ -1,22 +1,13 @@
 """Sends the queued records of producers that were not closed, when the Python interpreter exits.
 
-The module keeps a list of this process's producers with a network thread. ``kafka_producer.py``
-has the close that the program itself calls.
+Without this module, a script that ends without ``close`` would lose its queued records without a
+message, because the network thread is a daemon thread.
 
-The network thread is a daemon thread. Without this module, a script that ends without ``close``
-would lose its queued records without a message. The interpreter exits in these steps:
-
-1. The main thread ends. ``threading`` joins the threads that are not daemons. These threads may
-   still call ``send``.
-2. The functions that ``atexit`` has registered run, the newest first. Daemon threads still run.
-   :func:`flush_at_exit` runs in this step.
-3. The interpreter stops every daemon thread.
-
-A child process of ``multiprocessing`` skips step 2. In such a process, a finalizer of
-``multiprocessing`` calls :func:`flush_at_exit`. A child process of ``os.fork`` has copies of its
-parent's producers. The module ignores these copies. If a process ends by ``os._exit`` (as Spark's
-forked workers do) or by a signal, none of these steps runs. A producer without queued records does
-not delay the exit.
+* If a process ends by ``os._exit`` (as Spark's forked workers do) or by a signal, queued records
+  are lost.
+* A child process of ``os.fork`` has copies of its parent's producers. The module ignores these
+  copies.
+* A producer without queued records does not delay the exit.
 """
 
 from __future__ import annotations
@@ -97,6 +88,16 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
+# The interpreter exits in these steps:
+#
+# 1. The main thread ends. ``threading`` joins the threads that are not daemons. These threads may
+#    still call ``send``.
+# 2. The functions that ``atexit`` has registered run, the newest first. Daemon threads still run.
+#    ``flush_at_exit`` runs in this step.
+# 3. The interpreter stops every daemon thread.
+#
+# A child process of ``multiprocessing`` skips step 2. In such a process, a finalizer of
+# ``multiprocessing`` calls ``flush_at_exit``.
 def flush_at_exit() -> None:
     """Closes all producers that still have records to send, or that have an open transaction with
     rows. Waits until the records are sent, for at most delivery.timeout.ms. Ctrl-C ends the wait.
@@ -128,14 +129,17 @@ def _has_thread(parts: ProducerParts) -> bool:
 
 
 def _has_work(parts: ProducerParts) -> bool:
-    """Returns True if the producer must be closed by :func:`flush_at_exit`.
+    """Returns True if :func:`flush_at_exit` must close the producer: it has records without an
+    outcome, or it has acknowledged rows in an open transaction.
 
-    There are two such cases: the producer has records without an outcome, or it has acknowledged
-    rows in an open transaction. A producer that a daemon thread is just closing also counts,
-    because the daemon thread would end with the interpreter. Returns False after a close with
-    timeout 0. Also returns False if the producer has failed and a method has already raised the
-    error.
+    Returns False in these cases:
+
+    * The network thread has ended, or this process is a fork.
+    * ``close`` was called with the timeout 0.
+    * The producer has failed, and a method has already raised the error.
     """
+    # A producer that a daemon thread is just closing also counts: the daemon thread would end with
+    # the interpreter. So ``closed`` is not checked.
     life = parts.lifecycle
     return (
         _has_thread(parts)

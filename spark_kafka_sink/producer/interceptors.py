@@ -1,15 +1,14 @@
 """Runs the user's interceptors before and after the sending of a record (Java's
 ``ProducerInterceptors``).
 
-This module has the interface of an interceptor, and imports the classes in
-``interceptor.classes``. It also calls ``configure`` and ``close`` of interceptors, serializers and
-partitioners (Java's ``Configurable`` and ``Closeable``). ``configure`` gets no secret options.
+* ``on_send`` runs before the wait for metadata, the serializers and the partitioner.
+* ``on_acknowledgement`` runs after the record was acknowledged or has failed.
+* If one of these methods raises an exception, a warning is logged, without the content of the
+  record. The next interceptor then gets the record that the failed interceptor got.
+* ``configure`` gets no secret options. If it raises an exception, the producer can't be created.
 
-``on_send`` runs before the wait for metadata, the serializers and the partitioner.
-``on_acknowledgement`` runs after the record was acknowledged or has failed. If one of these methods
-raises an exception, a warning is logged, without the content of the record. The next interceptor
-then gets the record that the failed interceptor got. If ``configure`` raises an exception, the
-producer can't be created.
+This module also imports the classes in ``interceptor.classes``. It calls ``configure`` and
+``close`` of interceptors, serializers and partitioners (Java's ``Configurable`` and ``Closeable``).
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ OPTION = "interceptor.classes"
 
 
 class ProducerInterceptor:
-    """The base class of interceptors. Each method does nothing until you override it.
+    """The base class of interceptors. Each method does nothing until you override it. An
+    interceptor need not inherit from this class.
 
     Each producer creates one object of every class in ``interceptor.classes``, without arguments.
-    In a Spark job, each worker process has its own objects. An interceptor need not inherit from
-    this class. ``on_send`` and ``on_send_columns`` run on the thread that sends.
-    ``on_acknowledgement`` runs on the network thread, which sends nothing until the method returns.
-    So this method must be fast. For records that were never sent, ``on_acknowledgement`` may run
-    on the thread whose call has failed.
+    In a Spark job, each worker process has its own objects.
 
-    If ``on_send`` or ``on_send_columns`` raises an Exception, a warning is logged, and the result
-    of the method is its argument. If ``on_acknowledgement`` raises an exception, a warning is
-    logged.
+    ``on_send`` and ``on_send_columns`` run on the thread that sends. If they raise an Exception, a
+    warning is logged, and the producer continues as if the method had returned its argument.
+
+    ``on_acknowledgement`` runs on the network thread, which sends nothing until the method returns.
+    So it must be fast. If it raises an exception, a warning is logged. For records that were never
+    sent, it may run on the thread whose call has failed.
     """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
@@ -69,12 +68,11 @@ class ProducerInterceptor:
         """Called when a record of ``send`` was acknowledged or has failed. ``error`` is None if the
         record was acknowledged.
 
-        For rows of ``send_columns``, the method is called once for each batch:
-        ``metadata.record_count`` is the number of rows, and ``metadata.offset`` the offset of the
-        batch's first record. The first record may come from ``send``, if the batch has records of
-        ``send`` and rows of ``send_columns``.
+        For rows of ``send_columns``, the method is called once for each batch.
+        ``metadata.record_count`` is then the number of rows. ``metadata.offset`` is the offset of
+        the batch's first record, which may be a record of ``send``.
 
-        The method may have a third parameter. It then receives the record's headers, read-only
+        The method may have a third parameter, for the headers of the record, which are read-only
         (KIP-512). For rows of ``send_columns``, these headers are empty.
         """
 
@@ -141,9 +139,10 @@ class Interceptors:
 
     @staticmethod
     def check(paths: Sequence[str]) -> None:
-        """Raises ConfigError unless each path of ``paths`` names a class that can be imported. The
-        class must have at least one method of an interceptor. Creates no interceptor. The driver
-        calls this method before the tasks start.
+        """Checks that each path of ``paths`` names a class that can be imported and that has a
+        method of an interceptor. Raises ConfigError for the first path that does not.
+
+        Creates no interceptor. The driver calls this method before the tasks start.
         """
         for path in paths:
             found = import_paths.find(path, OPTION)

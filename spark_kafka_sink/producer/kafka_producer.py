@@ -78,13 +78,16 @@ class KafkaProducer:
             future = producer.send(ProducerRecord("topic", b"value", key=b"key"))
             future.result(10).offset
 
-    Options have Java's names. ``configFile`` names a properties file with more options.
-    ``key.serializer`` and ``value.serializer`` may be a name (``str``, ``int``, ``long``,
-    ``float``, ``double``, ``uuid``, ``list<int>``, Java's class names ...), an import path, or an
-    object with ``serialize(topic, data, headers)``. The default serializer accepts bytes and str.
-    ``interceptor.classes`` has import paths, or objects. A producer can be used only in the process
-    that created it. Any number of threads may call :meth:`send`, but only one thread at a time may
-    call the methods for columns.
+    Options have Java's names. These options differ from Java's:
+
+    * ``configFile``: a properties file with more options.
+    * ``key.serializer``, ``value.serializer``: a name (``str``, ``int``, ``long``, ``float``,
+      ``double``, ``uuid``, ``list<int>``, Java's class names ...), an import path, or an object
+      with ``serialize(topic, data, headers)``. The default serializer accepts bytes and str.
+    * ``interceptor.classes``: import paths, classes or objects.
+
+    A producer can be used only in the process that created it. Any number of threads may call
+    :meth:`send`, but only one thread at a time may call the methods for columns.
     """
 
     def __init__(
@@ -151,25 +154,28 @@ class KafkaProducer:
         """Adds ``record`` to a batch, and returns a future of its outcome. The batch is sent when
         it is full or when linger.ms is over.
 
-        The call blocks for at most max.block.ms while the topic is unknown, or while buffer.memory
-        is used up. ``callback(metadata, error)`` runs on the network thread. For the records of a
-        partition, callbacks run in the order of the records. An exception of a callback is logged.
-        While a callback runs on the network thread, the producer sends nothing.
+        The call waits for the topic's metadata, and for memory if buffer.memory is used up. Both
+        waits together take at most max.block.ms.
 
-        Two kinds of callbacks run on another thread. If a record can't be added to a batch, its
-        callback runs within this call. If a call such as :meth:`send_columns` fails the producer,
-        the callbacks of records that were never sent run within that call.
+        ``callback(metadata, error)`` runs on the network thread, which sends nothing meanwhile. For
+        the records of a partition, callbacks run in the order of the records. An exception of a
+        callback is logged. In two cases, a callback runs on another thread:
 
-        The call does not raise an ApiError: the future and the callback receive this error.
-        Examples are a record that is too large, an unknown topic, no free memory within
-        max.block.ms, and an error that a broker returned.
+        * If the record can't be added to a batch, its callback runs within this call.
+        * If a call such as :meth:`send_columns` fails the producer, the callbacks of records that
+          were never sent run within that call.
 
-        Raises SerializationError or DataError if the record is invalid. If the transaction has
-        failed, raises its error. Raises IllegalStateError if the producer is closed, if the process
-        was forked, or if transactional.id is set and no transaction was begun. If the producer has
-        failed, raises AuthenticationError after a failed authentication, and DeliveryError after
-        every other failure. Examples are a broker without producer ids, and a failed batch with
-        rows of :meth:`send_columns`.
+        An ApiError is not raised: the future and the callback receive it. Examples are a record
+        that is too large, an unknown topic, no free memory within max.block.ms, and an error that a
+        broker returned. Other errors are raised:
+
+        * SerializationError or DataError: the record is invalid.
+        * IllegalStateError: the producer is closed, the process was forked, or transactional.id is
+          set and no transaction was begun.
+        * The error of the transaction: the transaction has failed.
+        * AuthenticationError: the producer has failed, because an authentication has failed.
+        * DeliveryError: the producer has failed for another reason, such as a failed batch with
+          rows of :meth:`send_columns`.
         """
         try:
             return self._records.append(record, callback)
@@ -198,17 +204,18 @@ class KafkaProducer:
             self.send_columns(columns)
 
     def send_batches(self, batches: Iterable[ArrowBatch], topic: str | None = None) -> None:
-        """Appends the rows of all batches of an iterable, such as a pyarrow.RecordBatchReader.
+        """Appends the rows of all batches of an iterable, such as a pyarrow.RecordBatchReader, in
+        the way of :meth:`send_batch`. On return, all rows are appended.
 
-        Each batch is appended as by :meth:`send_batch`. Unless linger.ms is 0, small batches are
-        first joined to larger batches. linger.ms is also counted while the iterable creates its
-        next batch. The method may hold back the newest rows, to join them with the next batch. So
-        the code of the iterable must not call :meth:`flush` or :meth:`commit_transaction`. On
-        return, all rows are appended.
+        If linger.ms is not 0, small batches are first joined to larger batches. For this, the
+        method may hold back the newest rows until the iterable returns its next batch.
+        :meth:`flush` and :meth:`commit_transaction` do not wait for rows that are held back, so the
+        code of the iterable must not call them. linger.ms is also counted while the iterable
+        creates its next batch.
 
-        If the iterable raises an Exception, the method appends the rows that it has already
-        received, and then raises the exception. If the iterable raises another BaseException, such
-        as KeyboardInterrupt, the rows that are held back are not appended.
+        If the iterable raises an Exception, the method first appends all rows that it has received,
+        and then raises the exception. After another BaseException, such as KeyboardInterrupt, the
+        rows that are held back are not appended.
         """
         self._lifecycle.check()
         checked = map(self._batches.checked, batches)
@@ -234,18 +241,21 @@ class KafkaProducer:
     def send_columns(self, columns: RecordColumns) -> None:
         """Appends all rows of ``columns`` to record batches.
 
-        Blocks while a topic is unknown, for at most max.block.ms. Also blocks while buffer.memory
-        is used up, for at most max.block.ms. If max.block.ms is not set, the limit of this second
-        wait is delivery.timeout.ms.
+        The call waits for two things:
 
-        Raises DeliveryError if an earlier batch of this task attempt has failed. Raises DataError
-        or RecordTooLargeError for a row that can't be sent, and KafkaTimeoutError or
-        BufferExhaustedError if a wait timed out.
+        * the metadata of an unknown topic, for at most max.block.ms
+        * memory, for at most max.block.ms. If max.block.ms is not set, the limit is
+          delivery.timeout.ms.
 
-        After an error the task attempt has failed, although some rows may already be sent. In a
-        transaction, the transaction can then only be aborted (:meth:`abort_transaction`). Without a
-        transaction, every later call that sends or waits raises an error. The producer can then
-        only be closed.
+        It raises these errors:
+
+        * DeliveryError: an earlier batch of this task attempt has failed.
+        * DataError or RecordTooLargeError: a row can't be sent.
+        * KafkaTimeoutError or BufferExhaustedError: a wait timed out.
+
+        After an error, some of the rows may already be sent. In a transaction, the transaction can
+        then only be aborted (:meth:`abort_transaction`). Without a transaction, the producer can
+        then only be closed: every later call that sends or waits raises an error.
         """
         self._lifecycle.check()
         if self._transaction_manager is not None:
@@ -269,15 +279,18 @@ class KafkaProducer:
     def flush(self) -> None:
         """Sends all queued records, and waits until each record is acknowledged or has failed.
 
-        Without a transaction, this method raises DeliveryError if a row of :meth:`send_columns`
-        fails, because such a failure is a failure of the whole producer. It raises no error if only
-        records of :meth:`send` fail: the future and the callback of each record have its error. A
-        batch with both rows and records counts as a batch of rows.
+        The errors of some records are not raised:
 
-        In a transaction, this method raises no error of a row or record. The error then comes from
-        :meth:`commit_transaction`. If the producer has failed for another reason, such as an
-        AuthenticationError, this method raises the error of that failure. It raises
-        IllegalStateError if a callback calls it.
+        * Records of :meth:`send`: their futures and callbacks have the error.
+        * Records and rows in a transaction: :meth:`commit_transaction` raises the error.
+
+        The method raises these errors:
+
+        * DeliveryError: a row of :meth:`send_columns` has failed, without a transaction. If a batch
+          also has records of :meth:`send`, it counts as a batch of rows.
+        * The error of the producer: the producer has failed for another reason, such as a failed
+          authentication.
+        * IllegalStateError: a callback has called this method.
         """
         self._lifecycle.check()
         self._refuse_in_callback("flush")
@@ -365,9 +378,11 @@ class KafkaProducer:
     # ---- transactions ------------------------------------------------------------------------
 
     def begin_reuse(self) -> None:
-        """Begins the request of :meth:`describe_last_transaction` without waiting for its response.
-        Call that method later: it waits for this response. If there is a transaction of
-        :meth:`prepare`, first forgets this transaction. Java's producer has no such method.
+        """Begins the request of :meth:`describe_last_transaction`, and does not wait for the
+        response. Call :meth:`describe_last_transaction` later to wait for the response.
+
+        If there is a transaction of :meth:`prepare`, the producer first forgets this transaction.
+        Java's producer has no such method.
         """
         manager = self._transactional("begin_reuse")
         if manager.state is State.PREPARED:
@@ -375,13 +390,14 @@ class KafkaProducer:
         manager.describe_last_transaction()
 
     def describe_last_transaction(self) -> str:
-        """Requests the state of the last transaction of transactional.id from its coordinator, and
-        waits for the response. Returns a name of Java's ``TransactionState``, such as "Ongoing".
-        Returns "Dead" if there is no transaction. If :meth:`begin_reuse` has begun the request,
-        only waits.
+        """Returns the state of the last transaction of transactional.id, as its coordinator reports
+        it. The state is a name of Java's ``TransactionState``, such as "Ongoing". It is "Dead" if
+        there is no transaction.
 
-        Call this method before :meth:`init_transactions`, which would abort an open transaction.
-        Blocks for at most max.block.ms. Java's producer has no such method.
+        Waits for the coordinator's response, for at most max.block.ms. If :meth:`begin_reuse` has
+        begun the request, no other request is sent. Call this method before
+        :meth:`init_transactions`, which would abort an open transaction. Java's producer has no
+        such method.
         """
         manager = self._transactional("describe_last_transaction")
         self._await(manager.describe_last_transaction, Measurement.TXN_INIT)
@@ -439,14 +455,16 @@ class KafkaProducer:
         """Sends all queued records, waits for their acknowledgements, and hands the open
         transaction over to the caller.
 
-        From now on, this producer can neither commit nor abort the transaction. Only the caller can
-        end the transaction, with the returned ids and epoch. :meth:`close` and the exit of the
-        process leave the transaction open. If nobody ends the transaction, brokers abort it after
-        transaction.timeout.ms. After the transaction has ended, :meth:`forget_prepared` makes this
-        producer usable again. Java's producer has no such method.
+        From now on, only the caller can commit or abort the transaction, with the returned ids and
+        epoch. :meth:`close` and the exit of the process leave the transaction open. If nobody ends
+        it, brokers abort it after transaction.timeout.ms. After its end, :meth:`forget_prepared`
+        makes this producer usable again. Java's producer has no such method.
 
-        Raises DeliveryError if a row is not acknowledged. If the transaction has failed, raises its
-        error. Raises IllegalStateError if nothing was written in the transaction.
+        The method raises these errors:
+
+        * DeliveryError: a row is not acknowledged.
+        * The error of the transaction: the transaction has failed.
+        * IllegalStateError: nothing was written in the transaction.
         """
         manager = self._transactional("prepare")
         start = self._clock.now_ms()
@@ -465,16 +483,12 @@ class KafkaProducer:
         self._transactional("forget_prepared").forget_prepared()
 
     def abandon(self, timeout_ms: int) -> None:
-        """Closes the producer after an error: fails queued records, aborts an open transaction, and
-        ends the network thread. Never raises.
-
-        Waits for at most ``timeout_ms``. A transaction that is still open after this time is
-        aborted by the brokers after transaction.timeout.ms. A prepared transaction is not aborted.
+        """Closes the producer after an error. Queued records fail, and an open transaction is
+        aborted. Waits for at most ``timeout_ms``, and never raises.
 
         The transaction is aborted only if new metadata shows a leader for each of its partitions.
-        After this check, the abort is sent for at most a second. The reason is a bug in Kafka
-        4.3.1: for a partition without a leader, the transaction's marker would be lost. Consumers
-        with read_committed would then never see later records of the partition.
+        If the abort does not succeed in time, brokers abort the transaction after
+        transaction.timeout.ms. A prepared transaction is not aborted.
         """
         manager, until = self._transaction_manager, self._clock.now_ms() + timeout_ms
         if (
@@ -483,6 +497,8 @@ class KafkaProducer:
             and manager is not None
             and manager.has_ongoing_transaction
             and not manager.is_completing
+            # A bug in Kafka 4.3.1: for a partition without a leader, the transaction's marker would
+            # be lost, and read_committed consumers would never see later records of the partition.
             and self._have_leaders(manager.partitions, min(timeout_ms, _LEADERS_MS))
         ):
             manager.transition_to_abortable_error(IllegalStateError("the transaction is abandoned"))
@@ -639,15 +655,15 @@ class KafkaProducer:
     def _fail_producer(self, error: KafkaError) -> None:
         """Fails the open transaction with ``error``. If no transaction is open, fails the producer.
 
-        In a transaction, only the transaction fails, and can then be aborted. Without a
-        transaction, batches that were never sent fail, and every later call that sends or waits
-        raises ``error``. A producer that has already failed stays failed, even in a transaction.
-        The reason: if an append was interrupted, the queues of batches may be inconsistent.
+        A failed transaction can be aborted. If the producer fails, batches that were never sent
+        fail, and every later call that sends or waits raises ``error``. A producer that has already
+        failed stays failed, even in a transaction.
         """
         manager = self._transaction_manager
         if (
             manager is not None
             and manager.has_ongoing_transaction
+            # After an interrupted append, the queues of batches may be inconsistent.
             and self._lifecycle.error is None
         ):
             manager.transition_to_abortable_error(error)
@@ -670,19 +686,22 @@ class KafkaProducer:
 
     def close(self, timeout_ms: int | None = None) -> None:
         """Sends the queued records for at most ``timeout_ms``, fails the records that are left, and
-        ends the network thread.
+        ends the network thread. If ``timeout_ms`` is None, the limit is delivery.timeout.ms.
 
-        If ``timeout_ms`` is None, the limit is delivery.timeout.ms. The queued records fail
-        immediately in these cases: ``timeout_ms`` is 0, a callback calls this method, Ctrl-C
-        interrupts it, or another method has already raised the error of the failed producer.
+        The queued records fail immediately in these cases:
 
-        An open transaction is aborted within the same time. If the records fail immediately or the
-        time is over, brokers abort the transaction after transaction.timeout.ms. A prepared
-        transaction stays open.
+        * ``timeout_ms`` is 0.
+        * A callback calls this method.
+        * Ctrl-C interrupts this method.
+        * Another method has already raised the error of the failed producer.
+
+        An open transaction is aborted within the same time. If this does not succeed, or if the
+        queued records fail immediately, brokers abort the transaction after transaction.timeout.ms.
+        A prepared transaction stays open.
 
         The method does not raise the errors of records. The future of a record has its error. For
-        the errors of rows of :meth:`send_columns`, call :meth:`flush` first. In a forked child
-        process, and for a closed producer, the method does nothing.
+        the errors of rows of :meth:`send_columns`, call :meth:`flush` first. For a closed producer,
+        and in a forked child process, the method does nothing.
         """
         life = self._lifecycle
         if life.closed or life.is_forked:

@@ -1,22 +1,12 @@
 """The state of a producer (open, failed or closed), the start of its network thread, and the
 detection of forks.
 
-:class:`Lifecycle` answers two questions: does the producer accept records, and which error do its
-methods raise after a failure? Other modules decide whether an error fails the producer, and
+:class:`Lifecycle` shows whether the producer accepts records, and which error its methods raise
+after a failure. Other modules decide whether an error fails the producer (DESIGN.md, rule R2).
 ``sender.py`` has the loop of the network thread.
 
 A forked child process has copies of its parent's producers, but not their threads. So a producer
 can't be used in a forked child.
-
-If a batch fails permanently, the effect depends on the batch (DESIGN.md, rule R2):
-
-- Records of ``send`` fail, and later records can still be sent. An idempotent producer continues
-  with a new epoch, because brokers accept no gap in the sequence numbers
-  (``transaction_manager.py``).
-- Rows of ``send_columns`` belong to a task attempt. The whole attempt fails. Unacknowledged rows
-  fail, and every later call that sends or waits raises the error. The producer can only be closed.
-- In a transaction, the transaction can then only be aborted. After ``abort_transaction`` the
-  producer can be used again.
 """
 
 from __future__ import annotations
@@ -57,9 +47,10 @@ class ForkCounter:
     """Counts the forks in the history of this process since this module was imported.
 
     A producer stores the count when it is created. If the count is different later, the producer is
-    in a forked child process. Comparing process ids would need a system call for each record.
+    in a forked child process.
     """
 
+    # A comparison of process ids would need a system call for each record.
     count = 0
 
     @classmethod
@@ -143,12 +134,14 @@ class Lifecycle:
             self.is_open = False
 
     def stop(self, fatal: KafkaError) -> None:
-        """Marks the producer as failed because of the error ``fatal``. The network thread then ends
-        by itself.
+        """Marks the producer as failed because of the error ``fatal``, after which the network
+        thread ends by itself.
 
-        The producer's methods then raise a DeliveryError with the cause ``fatal``. If ``fatal`` is
-        an AuthenticationError, they raise ``fatal`` itself. If the producer has already failed, the
-        methods still raise the first error.
+        The producer's methods then raise a DeliveryError with the cause ``fatal``. There are two
+        exceptions:
+
+        * If ``fatal`` is an AuthenticationError, they raise ``fatal`` itself.
+        * If the producer has already failed, they still raise the first error.
         """
         error = fatal
         # The writer's wait for metadata may raise the AuthenticationError first. The user must get
@@ -165,10 +158,9 @@ class Lifecycle:
     def close(self, *, forced: bool = False) -> None:
         """Marks the producer as closed. With ``forced``, the network thread ends without sending
         the queued records.
-
-        ``forced`` is set before ``closed``. Otherwise the network thread could see ``closed``
-        alone, and begin to send the queued records.
         """
+        # First ``forced``: if the network thread saw ``closed`` alone, it could begin to send the
+        # queued records.
         if forced:
             self.forced = True
         self.closed = True

@@ -144,13 +144,11 @@ def _whole_number(value: object, what: str, java_name: str) -> int:
 
 
 class _Fields:
-    """The fields of a :class:`ProducerRecord`, in a class that is not frozen.
+    """The fields of a :class:`ProducerRecord`, in a class that is not frozen."""
 
-    ``ProducerRecord.__new__`` fills an object of this class and then changes its class to
-    ``ProducerRecord``. In a frozen class, each assignment to an attribute needs a slow call. These
-    calls would be a third of the time that it takes to create a record.
-    """
-
+    # ``ProducerRecord.__new__`` fills an object of this class and then changes its class to
+    # ``ProducerRecord``. In a frozen class, each assignment to an attribute needs a slow call.
+    # These calls would be a third of the time that it takes to create a record.
     __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
 
     topic: str
@@ -166,11 +164,12 @@ class _Fields:
 class ProducerRecord:
     """A record to send (Java's ProducerRecord).
 
-    The producer's serializers convert ``key`` and ``value`` to bytes. None becomes null. If
-    ``partition`` is None, the partitioner chooses the partition. ``timestamp`` is in milliseconds
-    since the epoch. If ``timestamp`` is None, the time of ``send`` is used. ``headers`` may be
-    pairs such as ``[("trace", b"17")]``, which become :class:`Headers`. Raises DataError for
-    arguments that Java's constructor rejects.
+    * ``key``, ``value``: the producer's serializers convert them to bytes. None becomes null.
+    * ``partition``: if it is None, the partitioner chooses the partition.
+    * ``timestamp``: in milliseconds since the epoch. If it is None, the time of ``send`` is used.
+    * ``headers``: :class:`Headers`, or pairs such as ``[("trace", b"17")]``.
+
+    Raises DataError for arguments that Java's constructor rejects.
     """
 
     topic: str
@@ -240,19 +239,19 @@ ProducerRecord.headers = property(_headers_of)  # type: ignore[assignment,misc]
 
 class RecordMetadata(NamedTuple):
     """The topic, partition and offset at which a record was written, with its timestamp and the
-    sizes of its key and value in bytes (Java's RecordMetadata).
+    sizes of its key and value (Java's RecordMetadata).
 
-    ``offset`` is -1 if it is unknown: with acks=0, for a duplicate, and after an error.
-    ``timestamp`` is the timestamp of the record. For a topic with LogAppendTime, ``timestamp`` is
-    the broker's time. After an error, ``timestamp`` is -1. The size of a null key or value is -1.
+    * ``offset``: -1 if it is unknown: with acks=0, for a duplicate, and after an error.
+    * ``timestamp``: the timestamp of the record. For a topic with LogAppendTime, it is the broker's
+      time. After an error, it is -1.
+    * ``serialized_key_size``, ``serialized_value_size``: in bytes. -1 if the key or value is null.
 
-    Interceptors also get one such object for each batch with rows of ``send_columns``. In this
-    object, ``record_count`` is the number of rows. ``offset`` and ``timestamp`` are those of the
-    batch's first record. The timestamp is also set after an error.
-
-    The class is a tuple because a tuple is created fast, and each callback needs a new object.
+    Interceptors also get one such object for each batch with rows of ``send_columns``.
+    ``record_count`` is then the number of these rows. ``offset`` and ``timestamp`` are those of the
+    batch's first record, and the timestamp is also set after an error.
     """
 
+    # A tuple is created fast, and each callback needs a new object.
     topic: str
     partition: int
     offset: int = -1

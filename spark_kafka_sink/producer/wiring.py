@@ -57,9 +57,7 @@ NewClient = Callable[[ProducerConfig, Metadata, Clock], KafkaClient]
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """The checked options of a producer, with its serializer and interceptor objects. If the user
-    has given a name or a class instead of an object, the object was created from the name or the
-    class.
+    """The checked options of a producer, with its serializers and interceptors as objects.
 
     ``serializers`` has the serializer of keys and the serializer of values. ``interceptors`` is
     None if the producer has no interceptors.
@@ -114,9 +112,9 @@ def _serializer(given: object, option: str, config: ProducerConfig, undo: ExitSt
     """Returns the serializer object for ``option``, which is key.serializer or value.serializer.
     ``given`` is the value of the option: a serializer object, a class, a name or None.
 
-    A serializer object is used unchanged, as in Java. Otherwise a serializer is created or
-    imported, and its ``configure(configs, is_key)`` is called. ``undo`` closes the serializer if
-    the producer can't be created.
+    A serializer object is used unchanged, as in Java. Otherwise this function creates the
+    serializer, and calls its ``configure(configs, is_key)``. ``undo`` closes the serializer if the
+    producer can't be created.
     """
     made = serializer(given, option)
     undo.callback(close_plugin, made, "serializer")
@@ -150,11 +148,13 @@ class ProducerParts:
     ) -> None:
         """Creates the components, and starts the network thread.
 
-        ``cluster`` is metadata that is already known, or None. ``client`` is an existing network
-        client, and ``new_client`` a function that creates a network client. If both are None, a
-        client that uses sockets is created. ``start_thread(run, name)`` starts the network thread.
-        ``random`` returns numbers from 0 to 1, for the random part of the retry backoffs of
-        metadata and batches.
+        * ``cluster``: metadata that is already known, or None.
+        * ``client``: an existing network client, or None.
+        * ``new_client``: a function that creates the network client, or None. If ``client`` is None
+          too, a client that uses sockets is created.
+        * ``start_thread``: ``start_thread(run, name)`` starts the network thread.
+        * ``random``: returns numbers from 0 to 1, for the random part of the retry backoffs of
+          metadata and batches.
         """
         self.interceptors = options.interceptors
         self._plugins: list[tuple[object, str]] = [
@@ -355,13 +355,13 @@ def _with_bootstrap_addresses(config: ProducerConfig, cluster: Cluster | None) -
     """Returns ``config`` with the bootstrap servers resolved to addresses. Raises ConfigError if no
     server name can be resolved.
 
-    If ``cluster`` already has brokers, ``config`` is returned unchanged, unless client.dns.lookup
-    is resolve_canonical_bootstrap_servers_only. So the tasks of a Spark write usually need no name
-    resolution.
+    If ``cluster`` already has brokers, no name is resolved, and ``config`` is returned unchanged.
+    Exception: client.dns.lookup is resolve_canonical_bootstrap_servers_only.
     """
     from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
     from spark_kafka_sink.network.client.host_resolver import CANONICAL
 
+    # So the tasks of a Spark write usually need no name resolution.
     if cluster is not None and cluster.nodes and config.client_dns_lookup != CANONICAL:
         return config
     return with_bootstrap_addresses(config)
