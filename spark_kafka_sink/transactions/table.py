@@ -1,16 +1,17 @@
 """The rules of "Who may act when" of docs/design/commit-protocol.md, as one table for each goal.
 
-A *goal* is the work that a caller requests for one key of the commit log, such as the commit of a
-batch. The *view* has all facts that the process has collected for the goal. A *step* is the next
-request, or the result that ends the goal. A row is a function. It returns None if it does not
-apply. The first row of the goal's table that applies returns the next step.
+A row of a table is a function of a goal and a view. It returns the next step, or None if it does
+not apply. The first row that applies counts. :func:`next_step` is a pure function. ``committer.py``
+performs the steps.
 
-A key is the name of a query or of a job. To *open* a key means to fence its earlier writers, and to
-read its state. The *owner* of a key is the run that may commit its batches. When another run takes
-the key over, the earlier owner is *superseded*: its commits are refused. Each take-over raises the
-*generation*, a number in the state of the key.
-
-:func:`next_step` is a pure function of a goal and a view. ``committer.py`` performs the steps.
+* A *goal* is the work that a caller requests for one key of the commit log, such as the commit of a
+  batch. A key is the name of a query or of a job.
+* The *view* has all facts that the process has collected for the goal.
+* A *step* is the next request, or the result that ends the goal.
+* To *open* a key means to fence its earlier writers, and to read its state.
+* The *owner* of a key is the run that may commit its batches.
+* If another run takes the key over, the earlier owner is *superseded*: its commits are refused.
+* The *generation* is a number in the state of the key. Each take-over raises it.
 """
 
 from __future__ import annotations
@@ -121,19 +122,21 @@ _FATES: Final = {
 
 
 def next_step(goal: Goal, view: View) -> Step:
-    """Returns the next step towards ``goal``, from the first row of the goal's table that applies.
+    """Returns the next step towards ``goal``: the step of the first row in the goal's table that
+    applies.
 
-    The state in ``view`` may be old, because a deposed leader may have returned it: a broker that
-    no longer leads the log's partition, and does not know that. So the leader must confirm the
-    state by acknowledging a write. Until then, this function returns :class:`Confirm` in place of a
-    failure that depends on the state, and in place of an operator's result that depends on it.
+    The state in ``view`` may be old. As long as the leader of the log's partition has not confirmed
+    it, the result is :class:`Confirm` in place of two kinds of steps:
 
-    Exception: the failure because of a take-over by another run is returned at once. This failure
-    is certain even if a deposed leader returned the state. A confirming write would do harm: it
-    would fence the other run.
+    * A failure that depends on the state. Exception: a take-over by another run is certain even if
+      the state is old.
+    * A step of an operator's command that depends on the state (``_is_by_the_log``).
     """
     found = (row(goal, view) for row in TABLES[type(goal)])
     step = next(step for step in found if step is not None)
+    # The state may be old, because a deposed leader may have returned it: a broker that no longer
+    # leads the log's partition, and does not know that. The leader confirms the state by
+    # acknowledging a write. A take-over is not confirmed: the write would fence the other run.
     is_to_be_shown = view.is_open and not view.is_confirmed and view.failed is None
     return Confirm() if is_to_be_shown and _is_by_the_log(goal, step) else step
 
@@ -152,17 +155,15 @@ def _is_by_the_log(goal: Goal, step: Step) -> bool:
 
 
 def decides_next(goal: Goal, view: View) -> bool:
-    """Whether the next write to the commit log would be a decision to commit.
+    """Whether the next step of ``goal`` writes a decision to commit. Only then may the commit use a
+    session of the log that the process has kept since its previous commit.
 
-    The process may have kept a session of the log since its previous commit. The process uses this
-    session again only if this function returns True, because only a write shows whether another
-    process has fenced the session.
-
-    The function returns False for a batch with a report or with offsets. Before the decision, the
-    driver prepares transactions of its own, which contain the report and the offsets. If the kept
-    session is fenced, the driver would notice it only after these preparations. By then another
-    process may have committed the batch, and an error of the report's topic would hide this commit.
+    False for a batch with a report or with offsets, because the driver first prepares transactions
+    of its own for them.
     """
+    # (If a kept session is fenced, the driver would notice it only after it has prepared the report
+    # and the offsets. By then another process may have committed the batch, and an error of the
+    # report's topic would hide this commit.)
     if isinstance(goal, CommitBatch) and goal.batch.report is None and goal.batch.offsets is None:
         view = replace(view, own=())  # there are none to prepare
     return isinstance(next_step(goal, view), Decide)
@@ -174,26 +175,15 @@ def decides_next(goal: Goal, view: View) -> bool:
 def a_step_has_failed(goal: Goal, view: View) -> Step | None:
     """If a step has failed, the key is opened again, or the commit, abort or command fails. A
     driver that was fenced opens the key again, because the driver that has fenced it may be
-    superseded itself, and then stops::
-
-        B opens the log, and finds that it may take over
-        A, stalled until now, opens the log: B is fenced
-        A finds itself superseded, and stops
-        B's write is refused
-
-    When B opens the key again, it finds no decision, or A's decision. The key is also opened again
-    if it is unknown whether a write is in the log: InitProducerId fences a write in flight, and
-    then the log shows whether it has the write.
-
-    Two processes that both may take over would keep fencing each other, and a user may run any
-    number of threads (writes of a block, versions, plannings, aborts). So each process opens the
-    key again and again for max.block.ms, and at least MOST_OPENINGS times. Before the second retry
-    and each later retry, the process pauses for a random time. The longest possible pause is at
-    first twice the duration of the failed attempt, and grows with each retry. If a partition of the
-    batch lacks a leader, the process also retries for max.block.ms.
+    superseded itself, and then stops.
     """
     if view.failed is None:
         return None
+    # A fenced driver opens the key again, for example:
+    #   1. B opens the log, and finds that it may take over.
+    #   2. A, stalled until now, opens the log: B is fenced.
+    #   3. A finds itself superseded, and stops.
+    #   4. B's write is refused. B opens the key again, and finds no decision, or A's decision.
     again = _again(view, view.failed)
     return _failure(goal, view, view.failed) if again is None else again
 
@@ -234,10 +224,10 @@ def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | N
 
 def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
     """If a batch is decided, all its transactions are committed, or all are aborted. Then the
-    result is written to the log: DONE if all are committed, or the state before the decision if all
-    are aborted. Brokers may have aborted some of the transactions although others are committed. In
-    that case the result is the list `lost` of the aborted transactions. If the log already has such
-    a list, or if an outcome stays unknown, the call fails.
+    result is written to the log. If all are committed, the result is DONE. If all are aborted, it
+    is the state before the decision. If brokers have aborted some of the transactions although
+    others are committed, it is the list `lost` of the aborted transactions. The call fails if the
+    log already has such a list, or if an outcome stays unknown.
     """
     decision = view.state.decision
     if decision is None:
@@ -275,23 +265,13 @@ def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
 
 
 def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
-    """If the commit has succeeded, the open transactions of its run are aborted, and also the open
-    transactions of all superseded runs, which can't commit any more. Then the commit returns. A
-    write of a block aborts no transaction, because its batch is not over. The commit of a version
-    (txnVersion) has two steps. First it aborts the open transactions of superseded runs, but none
-    of its own run. The second step is only for a commit that has decided the version, and whose own
-    run has open transactions. It adds the run to the list `superseded` in the state of the key, and
-    then aborts these transactions.
-
-    Another thread of the driver may write the next version in the same run. Without the entry in
-    the list, this could happen::
-
-        A commits version 1, and writes DONE        B, of the same run, has prepared version 2
-        A finds open transactions of its run        B writes DECIDED 2
-        A aborts them: version 2 is visible in part
-
-    So A writes that its run is superseded. If B has not decided, B's commit is refused. If B has
-    decided, B has fenced A, so A's write fails, and B ends its transactions itself.
+    """If the commit has succeeded, it aborts the open transactions of its run, and the open
+    transactions of all superseded runs, which can't commit any more. Then the commit returns. There
+    are two exceptions. A write of a block aborts no transaction, because its batch is not over. The
+    commit of a version (txnVersion) has two steps. First it aborts the open transactions of
+    superseded runs, but none of its own run. The second step is only for a commit that has decided
+    the version, and whose own run has open transactions: it adds the run to the list `superseded`
+    in the state of the key, and then aborts these transactions.
     """
     how, run = view.how, goal.owner.run_id
     if how is None:
@@ -300,6 +280,14 @@ def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
         return _sweep(goal, how)
     if not view.is_left_open or not view.is_fresh or how is not Commit.COMMITTED:
         return Return(how)
+    # Another thread of the driver may write the next version in the same run. Without the entry in
+    # the list, this could happen:
+    #   1. A commits version 1, and writes DONE. B, of the same run, has prepared version 2.
+    #   2. A finds open transactions of its run.
+    #   3. B writes DECIDED 2.
+    #   4. A aborts the transactions: version 2 is visible in part.
+    # So A writes that its run is superseded. If B has not decided, B's commit is refused. If B has
+    # decided, B has fenced A, so A's write fails, and B ends its transactions itself.
     if run not in view.state.superseded:
         return Write(
             view.state.with_aborted_run(run, view.wall_ms), Writing.ABORTED, how, may_fail=True
@@ -329,10 +317,10 @@ def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
 def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | None:
     """If the decision of this commit may have been in the log, but is not there now, the
     coordinators describe the decision's transactions. If all are committed, the commit has
-    succeeded. If only some are committed, or if the outcome is unknown, the commit fails.
-    Exception: an unknown outcome counts as committed if the log had the decision, has the batch as
-    done now, and shows no take-over by another run. If each transaction is open or aborted, the
-    commit continues with later rows, and may decide again.
+    succeeded. If each is open or aborted, the commit continues with later rows, and may decide
+    again. If only some are committed, or if the outcome is unknown, the commit fails. Exception: an
+    unknown outcome counts as committed if the log had the decision, has the batch as done now, and
+    shows no take-over by another run.
     """
     if view.tried is None:
         return None
@@ -349,9 +337,9 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
 def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
     """The commit fails if another run has taken over the key, or if the run of the batch was
     aborted. It also fails if the log is older than the plan of the batch: the log has lost records,
-    or an old state was read. In two cases the commit does not fail here, and later rows apply. The
-    first case is a repeated txnVersion that wrote nothing. The second is a txnVersion of an aborted
-    run, if a later txnVersion is done.
+    or an old state was read. There are two exceptions, to which later rows apply: a repeated
+    txnVersion that wrote nothing, and a txnVersion of an aborted run, if a later txnVersion is
+    done.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = owner.refusal(state)
@@ -365,8 +353,8 @@ def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
 def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
     """If the log has a decision that this commit did not write, the commit first ends this
     decision: the decision's transactions are all committed, or all aborted, as in a planning. If
-    these transactions can't be ended, the commit fails. If the decision belongs to another batch,
-    no row of the commit's own batch is then visible.
+    these transactions can't be ended, the commit fails. If the commit fails because of the decision
+    of another batch, no row of its own batch is visible.
     """
     decision = view.state.decision
     if decision is None:
@@ -388,29 +376,30 @@ def it_can_not_be_the_next_one(goal: CommitBatch, view: View) -> Step | None:
 
 def it_is_done(goal: CommitBatch, view: View) -> Step | None:
     """If a batch with this number is done already, the done batch is compared with the new batch.
-    If both are the same batch, the transactions of the new write are aborted, and also the report
-    and the offsets that this commit may have prepared. A transaction that can't be aborted now
-    stays open until a later sweep, or until its timeout. Then the commit succeeds. If the batches
-    differ, the commit fails.
+    If the batches differ, the commit fails. If both are the same batch, the transactions of the new
+    write are aborted, and also the report and the offsets that this commit may have prepared. Then
+    the commit succeeds. A transaction that can't be aborted now stays open until a later sweep, or
+    until its timeout.
     """
     return _drop(goal, view) if goal.batch.number <= view.state.last_done else None
 
 
 def it_is_a_write_of_a_block(goal: CommitBatch, view: View) -> Step | None:
-    """If the batch is one write of a `transaction` block, its run becomes the owner of the key:
-    commits of the earlier owner are refused from then on. The driver's own transactions of this
-    write are prepared, and the write is recorded in the log. The end of the block decides this
-    write together with all other writes of the block.
+    """If the batch is one write of a `transaction` block, the commit only records the write in the
+    log. First the driver's own transactions of this write are prepared. With the record, the run of
+    the commit becomes the owner of the key: commits of the earlier owner are refused from then on.
+    The end of the block decides this write together with all other writes of the block.
     """
     return _record(goal, view) if goal.batch.is_recorded_only else None
 
 
 def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
-    """If no earlier row applies, the batch is decided. First the driver's own transactions are
-    prepared. Then DECIDED is produced to the log, with this run as the owner of the key. Then all
-    transactions are checked. Then the write of DECIDED is committed: from then on, commits of the
-    earlier owner are refused. A batch without transactions is written as done. Exception: a
-    txnVersion without transactions is not written, because rows of this version may come later.
+    """If no earlier row applies, the batch is decided. First the driver's own transactions, with
+    the report and the offsets, are prepared. Then DECIDED is produced to the log, with this run as
+    the owner of the key. Then all transactions are checked. Then the write of DECIDED is committed:
+    from then on, commits of the earlier owner are refused. A batch without transactions is written
+    as done, and not as decided. Exception: a txnVersion without transactions is not written,
+    because rows of this version may come later.
     """
     state = _taken_over(goal, view)
     decision = decision_of(goal.batch, state)
@@ -467,26 +456,23 @@ def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
 
 def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
     """If the run of the batch is not superseded yet, it is added to the list `superseded` in the
-    state of the key, so no later commit of the run can write a decision. The run is added even if
+    state of the key. So no later commit of the run can write a decision. The run is added even if
     another thread of the run has decided a batch with this number, because that decision may be
     undone later.
-
-    Spark may call abort while a commit of the same batch still runs, for example if a user stopped
-    a query that hung. Opening the key fences a commit that has opened the key earlier than this
-    abort, but not a commit that opens the key later. Without the list, this could happen::
-
-        abort opens the log, and finds no decision
-        the commit opens the log, and finds all transactions prepared
-        abort ends them
-        the commit writes DECIDED: a batch whose transactions are gone
-
-    The write of the list fails if this process has read an old state from a deposed leader: a
-    broker that no longer leads the log's partition, and does not know that.
     """
     owner, state = goal.owner, view.state
     is_superseded = state.standing(owner.run_id, owner.generation) is Standing.SUPERSEDED
     if is_superseded or view.has_superseded:
         return None
+    # Spark may call abort while a commit of the same batch still runs, for example if a user has
+    # stopped a query that hung. The opening fences a commit that has opened the key earlier than
+    # this abort, but not a commit that opens it later. Without the list, this could happen:
+    #   1. The abort opens the log, and finds no decision.
+    #   2. The commit opens the log, and finds all transactions prepared.
+    #   3. The abort ends the transactions.
+    #   4. The commit writes DECIDED: a batch whose transactions are gone.
+    # The write of the list fails if this process has read an old state from a deposed leader: a
+    # broker that no longer leads the log's partition, and does not know that.
     return Write(state.with_aborted_run(owner.run_id, view.wall_ms), Writing.ABORTED)
 
 
@@ -499,11 +485,12 @@ def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
-    """If the abort has not looked for other open transactions yet, it aborts the other open
-    transactions of the batch's run. Two kinds of transactions stay open: transactions that the run
-    planned at a later generation of the key, and transactions that a decision names. The open
-    transactions of superseded runs are aborted, too, because a planning does not abort them. (These
-    runs can't commit any more.)
+    """If the abort has not looked for other open transactions yet, it looks for them, and aborts
+    two kinds. The first kind are transactions that the run of the batch planned no later than the
+    batch: at the same generation of the key, or at an earlier one. The second kind are transactions
+    of superseded runs, which can't commit any more. (A planning does not abort them.) A transaction
+    that the run planned at a later generation stays open, if the run may still commit it.
+    Transactions that a decision names stay open, too.
     """
     owner = goal.owner
     if view.sweeps:
@@ -513,9 +500,9 @@ def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
 
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
     """If tasks of the batch may still run, the abort waits until Spark has killed the tasks. Until
-    then, a task that has sent no commit message may open a transaction. After the wait, the open
-    transactions of this run are aborted, and also those of superseded runs, which can't commit any
-    more.
+    then, a task that has sent no commit message may open a transaction. After the wait, the abort
+    looks for open transactions once more. It aborts those of this run, and those of superseded
+    runs, which can't commit any more.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
@@ -572,10 +559,10 @@ def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
 
 def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
     """The runs of the transactions that were found are added to the list `superseded` in the state
-    of the key, with one write. So no later commit of these runs can write a decision. Two kinds
-    of runs are not added, because they can't commit anyway: runs that are in the list already, and
-    runs that planned the batch at an earlier generation than the present one. (Each take-over of
-    the key raises its generation.)
+    of the key, with one write. So no later commit of these runs can write a decision. A run is not
+    added if it can't commit anyway. Such a run is in the list already, or it planned the batch at
+    an earlier generation than the present one and is not the owner. (Each take-over of the key
+    raises its generation.)
     """
     return None if view.has_superseded else _aborting(view, _undecided(view))
 
@@ -611,42 +598,36 @@ def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> 
     """The key is opened before an abort, if the run of one of the transactions may still commit. If
     all runs of the transactions are superseded, none of them can commit any more, and the key is
     not opened.
-
-    Without opening the key, this would be possible::
-
-        we read: no decision names transaction T        driver: all are prepared
-        we abort T                                      driver: writes DECIDED with T: a partial
-                                                        batch
-
-    After the opening, the state shows each decision that was written until then. The opening fences
-    every earlier writer, so no such writer adds a decision.
     """
+    # Without the opening, this could happen:
+    #   1. We read the state: no decision names transaction T.
+    #   2. The driver finds that all transactions are prepared.
+    #   3. We abort T.
+    #   4. The driver writes DECIDED with T: a partial batch.
+    # After the opening, the state shows each decision that was written until then. The opening
+    # fences every earlier writer, so no such writer adds a decision.
     return Open() if goal.may_decide and not view.is_open else None
 
 
 def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
     """The runs of the transactions are added to the list `superseded` in the state of the key, with
-    one write, so that no later commit of these runs can write a decision. The key of a job without
+    one write. So no later commit of these runs can write a decision. The key of a job without
     txnAppId stays in the log, because the job may be running. Later the job's own abort removes the
     key. If the job is dead, an operator's reset removes the key.
-
-    The state of the key says that the run can't commit any more. If the key of a running job were
-    removed, the job could commit without the rows of an aborted transaction::
-
-        the job has prepared its tasks' transactions
-        an operator aborts one of these transactions, and the key is removed
-        the job opens its key, finds no state that stops it, and commits the other transactions
     """
     if not view.is_open or view.has_superseded:
         return None
+    # (The state says that the run can't commit any more. If the key of a running job were removed,
+    # the job would find no state that stops it. It would commit without the rows of a transaction
+    # that the operator has aborted.)
     return _aborting(view, map(_id, left_by_hand(goal, view.state)))
 
 
 def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
-    """The operator's transactions are aborted, except for transactions that a decision names, and
-    transactions of the run that owns the key and may still commit. With `--force`, the operator can
-    include these, too. A transaction that has ended or changed since the operator saw it is left
-    alone.
+    """The operator's transactions are aborted. Two kinds are left alone: transactions that a
+    decision names, and transactions of the run that owns the key and may still commit. With
+    `--force`, the operator can include these, too. A transaction that has ended or changed since
+    the operator saw it is always left alone.
     """
     if view.by_hand is not None:
         return None
@@ -740,11 +721,11 @@ def the_state_has_changed(goal: Reset, view: View) -> Step | None:
 
 
 def it_is_to_be_reset(goal: Reset, view: View) -> Step | None:
-    """The state is replaced by an empty state with a higher generation, a number in the state. So
-    no batch that was planned before the reset can be committed. Exception: the key of a job without
-    txnAppId is removed, with its generation and its list of aborted runs. Without them, nothing
-    refuses a commit of this job. So if the job is still running, it can commit after the reset. The
-    command's question to the operator says so.
+    """The state of the key is replaced by an empty state with a higher generation. (The generation
+    is a number in the state.) So no batch that was planned before the reset can be committed.
+    Exception: the key of a job without txnAppId is removed, with its generation and its list of
+    aborted runs. Without them, nothing refuses a commit of this job. So if the job is still
+    running, it can commit after the reset. The command's question to the operator says so.
     """
     state = None if _is_of_job(goal) else view.state.forgotten(view.wall_ms)
     return Write(state, Writing.RESET)
@@ -865,12 +846,17 @@ def _again(view: View, failed: Failed) -> Open | None:
     would not help. Also returns None if max.block.ms is over and the key was opened often enough.
     """
     if failed.how is Failure.UNCLEAR:
+        # InitProducerId fences a write in flight. Then the log shows whether it has the write.
         is_over = view.openings >= MOST_UNCLEAR and failed.at_ms >= view.until_ms
         return None if is_over else Open()
     if failed.how is Failure.FINAL:
         return None
     if view.openings >= MOST_OPENINGS and view.begun_ms >= view.until_ms:
         return None
+    # Processes that may all take over would keep fencing each other. A user may run any number of
+    # threads (writes of a block, versions, plannings, aborts). So the second retry and each later
+    # one begins with a random pause. Its longest time is at first twice the duration of the failed
+    # attempt, and grows with each retry. While a partition has no leader, it is at most LEADER_MS.
     took_ms, left_ms = failed.at_ms - view.begun_ms, max(0, view.until_ms - failed.at_ms)
     up_to_ms = (1 + took_ms) * (2 ** min(view.openings, 11) - 2)
     is_of_a_leader = failed.how is Failure.NO_LEADER
@@ -918,10 +904,14 @@ def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
 
 
 def _not_finished(batch: Batch | None, view: View, end: Refuse, error: KafkaError) -> Refuse:
-    """The failure if the decision in the log can't be ended now because of ``error``. If the
-    decision belongs to ``batch``, or if there is no batch to commit, the result is ``end``.
-    Otherwise the decision belongs to another batch. The result then says that ``batch`` is not
-    decided, or that it is unknown whether ``batch`` is decided.
+    """The failure if the decision in the log can't be ended now because of ``error``. There are
+    three cases:
+
+    * The decision belongs to ``batch``, or there is no batch to commit: ``end``.
+    * The decision belongs to another batch, and this commit may have decided ``batch``: it is
+      unknown whether ``batch`` is decided.
+    * The decision belongs to another batch, and this commit has decided nothing: ``batch`` is not
+      decided.
     """
     decision = view.state.decision
     if batch is None or decision is None or batch.number == decision.number:
@@ -973,9 +963,9 @@ def _end(
 
 
 def _drop(goal: CommitBatch, view: View) -> Step:
-    """The next step of a commit if a batch with the commit's number is already done. If the commit
-    only repeats the done batch, the new transactions are aborted, because the rows are visible
-    already. If the commit's batch differs from the done batch, the commit fails.
+    """The next step of a commit if a batch with its number is already done. If the new batch
+    differs from the done batch, the commit fails. If the commit only repeats the done batch, the
+    new transactions are aborted: the rows are visible already.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = done_refusal(batch, state, view.name)
@@ -1020,12 +1010,12 @@ def _sweep(goal: CommitBatch, how: Commit) -> Sweep:
     """The step of a commit that has reached the result ``how``: it aborts the open transactions of
     superseded runs, which can't commit any more.
 
-    If the commit is not the commit of a txnVersion, the step also aborts the other open
-    transactions of the commit's own run. A run that writes txnVersions can commit several of them
-    in several threads. So the open transactions of such a run may belong to the decision of another
-    thread, and are not aborted.
+    It also aborts the other open transactions of the commit's own run. Exception: the commit of a
+    txnVersion aborts no transaction of its own run.
     """
     run = goal.owner.run_id
+    # (Several threads of one run may commit versions. An open transaction of the run may belong to
+    # the decision of another thread.)
     is_own = goal.owner.numbering is not Numbering.VERSIONS
     return Sweep(
         frozenset([run] if is_own else []),
