@@ -1,10 +1,11 @@
-"""The batches of one key of the commit log. A key is the name of a query or a job.
+"""Compares a new :class:`Batch` with the state of its key in the commit log. A key is the name of a
+query or a job.
 
-This module compares a new :class:`Batch` with the state of its key in the commit log. A batch is
-refused if its number is out of order, or if another batch with other rows was committed under its
-number. :func:`decision_of` creates the decision to commit a batch. This module does not decide
-which run may write the batch (``ownership.py`` does that), and does not choose the next step of a
-commit (``table.py`` does that).
+A batch is refused if its number is out of order. It is also refused if a batch with its number is
+done with other rows. :func:`decision_of` creates the decision to commit a batch.
+
+Two questions are answered by other modules. ``ownership.py`` shows which run may write the batch.
+``table.py`` chooses the next step of a commit.
 """
 
 from __future__ import annotations
@@ -43,21 +44,18 @@ _NAMED = 5
 @dataclass(frozen=True, slots=True)
 class Block:
     """The block that a write belongs to. A block is a statement ``with
-    spark_kafka_sink.transaction(...)``: all writes in the block form one batch, and are decided
+    spark_kafka_sink.transaction(...)``. All writes in the block form one batch, and are decided
     together.
 
-    ``token`` is the unique name of the block. ``writes`` is None for a write with rows. The commit
-    of such a write only records the write in the commit log, as a :class:`Part`. At the end of the
-    block, one more commit without rows decides all recorded writes. For this commit, ``writes`` is
-    the number of the writes with rows.
-
-    ``number`` is the number of this write in the block: 0, 1 and so on. The transactional id of the
-    driver's own transaction contains ``number``. So writes of the block in several threads have
-    different ids, and can't fence each other.
-
-    ``letters`` is the pair (number of dead letters, number of rows) of this write. Before the
-    decision, ``check_letters`` is called with the sums of both numbers over all writes. The
-    function raises CommitError if there are too many dead letters.
+    * ``token``: the unique name of the block.
+    * ``writes``: None for a write with rows. Its commit only records the write in the commit log,
+      as a :class:`Part`. At the end of the block, a commit without rows decides all recorded
+      writes. For this commit, ``writes`` is the number of the writes with rows.
+    * ``number``: the number of this write in the block, from 0. The transactional ids of the
+      driver's own transactions contain it. So writes in several threads never share such an id.
+    * ``letters``: the number of dead letters and the number of rows of this write.
+    * ``check_letters``: is called before the decision, with the sums of both numbers over all
+      writes. It raises CommitError if there are too many dead letters.
     """
 
     token: str
@@ -69,15 +67,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The rows of one ``save()`` or of one micro-batch, as the driver commits them: the number of
-    the batch, and the prepared transactions of its tasks. If ``block`` is set, the rows are only
-    one write of a batch that has several writes.
+    """The rows of one ``save()`` or of one micro-batch, as the driver commits them.
 
-    ``number`` is the batch id of a micro-batch, or the txnVersion of a job. Each task that wrote a
-    row has one transaction in ``transactions``. ``payload`` has the number and the size of all
-    rows. If the batch is already committed, the tasks write nothing, and only count their rows.
-    ``payload`` is None if the tasks did not count. ``digest`` identifies the input that the batch
-    was read from. It is empty if the input is unknown.
+    * ``number``: the batch id of a micro-batch, or the txnVersion of a job.
+    * ``transactions``: the prepared transactions, one of each task that wrote a row. Empty if the
+      batch was already done when it was planned: then the tasks only count their rows.
+    * ``payload``: the number and the size of all rows. None if the tasks did not count them.
+    * ``digest``: identifies the input that the batch was read from. Empty if the input is unknown.
+    * ``block``: is set if the rows are only one write of a batch that has several writes.
     """
 
     number: int
@@ -99,11 +96,11 @@ class Batch:
 
 
 def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
-    """Compares ``batch`` with the committed batch of the same number. Returns None if both are the
-    same batch. Otherwise returns the reason why ``batch`` is refused.
+    """Compares ``batch`` with the done batch of the same number. Returns the reason why ``batch``
+    is refused, or None.
 
-    If ``batch`` is a write of a block, an earlier attempt of this commit may already have recorded
-    the write in the log, under ``name``. That record is left out of the comparison.
+    A batch with transactions is refused if the log does not have its number as done. In all other
+    cases :func:`payload_refusal` compares the rows. ``name`` is the unique name of this commit.
     """
     if batch.transactions and state.done_batch(batch.number) is None:
         # The batch was not done when it was planned, so its tasks wrote rows. A batch with a higher
@@ -118,16 +115,17 @@ def number_refusal(
     """Checks that batch ``number`` may follow the last done batch of its key. Returns None if it
     may, and otherwise the refusal.
 
-    * Spark repeats a batch that it has not recorded as written. So the number of the last done
-      batch is allowed.
-    * A micro-batch with an earlier number is refused, and so is a micro-batch of another query.
-      ``query_id`` is empty if the query is unknown.
-    * A stream must not skip a number. A ``foreach_batch`` or a ``transaction`` may skip numbers.
-    * A job may skip versions (txnVersion). A skipped version is refused after a later version is
-      done.
+    The rule depends on ``numbering``:
 
-    The check is strict. If a batch were wrongly taken for a repetition, its rows would be lost
-    without an error.
+    * STREAM: the number of the last done batch, or the next number. The query must be the same.
+    * MICRO_BATCHES (``foreach_batch`` and ``transaction``): the number of the last done batch, or
+      any later number. The query must be the same.
+    * VERSIONS (the txnVersions of a job): any number that was not skipped. A skipped version is not
+      done, although an earlier and a later version are done.
+    * ONCE: any number.
+
+    Any batch may be the first batch of a key. ``query_id`` is the query of the batch, or empty if
+    it is unknown. The queries are only compared if both are known.
     """
     last_done = state.last_done
     if last_done == NOTHING_DONE or numbering is Numbering.ONCE:
@@ -145,11 +143,11 @@ def number_refusal(
 
 
 def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
-    """Refuses version ``number`` (txnVersion) of a job, if it is older than every version in the
-    commit log. Otherwise returns None.
+    """Refuses version ``number`` (txnVersion) of a job, if it is older than every version that the
+    commit log keeps. Returns None for all other versions.
 
-    The log keeps only the newest versions. So it does not show whether an older version was ever
-    written. If the sink treated the older version as done, its rows could be lost.
+    The log keeps only the newest versions. So it does not show whether the older version was ever
+    written.
     """
     if number >= state.last_done or state.done_batch(number) is not None:
         return None
@@ -160,20 +158,18 @@ def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
 
 
 def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse | None:
-    """Checks that ``batch`` has the same rows as the committed batch with its number. Returns None
-    if both have the same rows, or if this is unknown. Otherwise returns the refusal.
+    """Checks that ``batch`` has the same rows as the done batch with its number. Returns the
+    refusal, or None. The first of these rules that applies counts:
 
-    The digests of the inputs are compared. If one digest is unknown, the payloads are compared
-    instead: the numbers of rows, bytes and dead letters, and the topics. If the rows of ``batch``
-    or of the committed batch were not counted, nothing is compared.
+    1. The log no longer has the done batch. If the rows of ``batch`` were counted, the result is
+       that of :func:`forgotten_refusal`. Otherwise it is None.
+    2. The digests of both inputs are known. The batch is refused if they differ.
+    3. The rows of ``batch`` or of the done batch were not counted. The result is None.
+    4. The payloads are compared: the numbers of rows, bytes and dead letters, and the topics. The
+       batch is refused if they differ. Unknown numbers of dead letters are not compared.
 
-    The writes of a block form one batch. At the end of the block, their payloads must be equal to
-    the committed payloads. Before the end, their payloads must be among the committed payloads. An
-    earlier attempt of this commit may already have recorded the write in the log, under ``name``.
-    That record is left out of the comparison, so that the write is not counted twice.
-
-    If the log no longer has the committed batch and the rows of ``batch`` were counted, returns the
-    result of :func:`forgotten_refusal`.
+    ``name`` is the unique name of this commit. An earlier attempt of the commit may have recorded a
+    write of a block under ``name``. This record is not compared.
     """
     number = batch.number
     done = state.done_batch(number)
@@ -183,6 +179,10 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
         if batch.digest == done.digest:
             return None
         return refused(OtherRows(number, f"input {done.digest}", f"input {batch.digest}"))
+    # A block has one payload for each of its writes, in any order. At the end of the block, all its
+    # payloads must be equal to those of the done batch. Before the end, they must be among those of
+    # the done batch. The record of an earlier attempt of this commit is left out, so that its write
+    # does not count twice.
     parts = () if batch.block is None else state.parts_by(number, batch.block.token)
     found = [part.payload for part in parts if not name or part.name != name]
     if batch.payload is not None and (batch.block is None or batch.is_recorded_only):
@@ -198,11 +198,13 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
 
 
 def decision_of(batch: Batch, state: CommitState) -> Decision | Refuse:
-    """Creates the decision to commit a batch.
+    """Creates the decision to commit ``batch``.
 
-    For a ``spark_kafka_sink.transaction`` (:class:`Block`), the decision has the transactions of
-    all writes of the block, as they are recorded in ``state``. Returns a refusal if ``state`` lacks
-    some of the writes, or if the writes have too many dead letters.
+    If the batch is a block (``with spark_kafka_sink.transaction``), the decision has the
+    transactions of all its writes, as ``state`` has recorded them. Returns a refusal in two cases:
+
+    * ``state`` does not have exactly the block's number of writes.
+    * The writes have too many dead letters.
     """
     block = batch.block
     if block is None:

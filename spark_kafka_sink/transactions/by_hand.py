@@ -47,14 +47,14 @@ def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
     """Ends the open transactions of ``step.decision``. If ``step.done`` is true, they are
     committed. Otherwise they are aborted.
 
-    Returns the ids of the transactions that could not be ended now, and of the transactions that
-    contradict ``step.done``:
+    Returns the ids of these transactions:
 
-    - If ``step.done`` is true, these are transactions that are aborted, or have an unknown outcome.
-    - If ``step.done`` is false, these are transactions that are committed.
+    * The transaction could not be ended now.
+    * ``step.done`` is true, and the transaction is aborted or has an unknown outcome.
+    * ``step.done`` is false, and the transaction is committed.
 
-    An id that contradicts ``step.done`` is left out if it is in ``step.accepted``, because the
-    operator has accepted it.
+    The last two kinds contradict ``step.done``. The operator may have accepted some of them before
+    the command. Their ids are in ``step.accepted``, and are left out of the result.
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())

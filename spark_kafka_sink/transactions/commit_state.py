@@ -1,23 +1,22 @@
 """The state of one key in the commit log: its owner, the batches that are done, the decision.
 
-This module has :class:`CommitState`, its transitions (methods that return the next state) and its
-serialized form. :class:`Standing` shows whether a run may change the state. The module uses no
-broker and no clock. It does not decide when a state is written: ``table.py`` does that.
+This module has :class:`CommitState`, its serialized form, and its transitions (methods that return
+the next state). It uses no broker and no clock. ``table.py`` decides when a state is written.
 
-A key is the name of a query or a job. Its *owner* is the run that may commit its batches. If
-another run takes the key over, the earlier owner is *superseded*: its commits are refused. Each
-take-over raises the *generation*, a number in the state. A run *plans* a batch before the tasks
-start, and remembers the generation of that time.
+* A *key* is the name of a query or a job.
+* The *owner* of a key is the run that may commit its batches.
+* If another run takes the key over, the earlier owner is *superseded*: its commits are refused.
+* The *generation* is a number in the state. Each take-over raises it. A run *plans* a batch before
+  the tasks start, and remembers the generation of that time.
 
-The log keeps the newest state of each key. The states of a batch::
+The log keeps the newest state of each key. The states of batch N::
 
     (nothing, or DONE N-1) -decide-> DECIDED N -finish-> DONE N
                                      DECIDED N -undo---> DONE N-1
                                      DECIDED N -lose---> PARTIAL N -resolve-> DONE N or DONE N-1
 
-Several writes that are decided together (``spark_kafka_sink.transaction``) are first recorded
-separately. If batch N-1 is done and some writes of batch N are recorded, the state is called
-PREPARED N.
+A block (``spark_kafka_sink.transaction``) decides several writes together. Before this decision,
+the state has a record of each write.
 """
 
 from __future__ import annotations
@@ -92,28 +91,29 @@ class Phase(Enum):
 
 
 class Standing(Enum):
-    """Whether a run may decide batches of a key, according to the commit log. The owner may decide.
-    A superseded run may not, because another run has taken over, or because it was aborted. Any
-    other run may take over the key, if it planned its batch at the key's present generation. (Each
-    take-over raises the generation, a number in the state of the key.)
+    """Whether a run may decide batches of a key, according to the commit log.
+    :meth:`CommitState.standing` has the rules.
     """
 
+    #: The run may decide: it owns the key.
     OWNER = "owner"
+    #: The run may not decide: another run has taken over, or this run was aborted.
     SUPERSEDED = "superseded"
-    #: The log does not name the run: it has not committed anything under this key yet, or it is no
-    #: longer among the runs that the state keeps.
+    #: As a rule, the log does not name the run: it has not committed anything under this key yet,
+    #: or it is no longer among the runs that the state keeps. The run may take over the key if it
+    #: planned its batch at the key's present generation, a number that each take-over raises.
     UNKNOWN = "not in the log"
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The number, the size and the topic of written rows. Two writes of the same rows have equal
-    payloads. So a payload shows whether Spark repeats a batch with other rows.
+    """The number, the size and the topic of written rows. They do not depend on how the rows are
+    split into tasks. So if Spark repeats a batch with other rows, the payload shows that.
 
-    The payload does not depend on how the rows are split into tasks. ``bytes`` counts keys and
-    values. ``topic`` is empty when each row has its own topic. ``letters`` is the number of rows
-    that a write turns into dead letters. This number is the same for each write of the same rows,
-    and None if it is unknown.
+    * ``rows``: the number of rows.
+    * ``bytes``: the bytes of keys and values.
+    * ``topic``: empty if each row has its own topic.
+    * ``letters``: the number of these rows that become dead letters. None if it is unknown.
     """
 
     rows: int = 0
@@ -128,11 +128,11 @@ class Payload:
 
 
 def comparable(*writes: Sequence[Payload]) -> list[Counter[Payload]]:
-    """Converts lists of payloads to Counters, one for each list, so that the lists can be compared.
-    Lists with the same payloads in different orders have equal Counters.
+    """Converts lists of payloads to Counters, one for each list. Two lists with the same payloads
+    in different orders have equal Counters.
 
-    If the number of dead letters is unknown in any payload of any list, this number is set to None
-    in all payloads. So the comparison ignores dead letters.
+    If the number of dead letters is unknown in any payload of any list, the Counters ignore dead
+    letters: the number is None in all payloads.
     """
     if any(one.letters is None for payloads in writes for one in payloads):
         writes = tuple([replace(one, letters=None) for one in payloads] for payloads in writes)
@@ -155,13 +155,16 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One recorded write of a ``spark_kafka_sink.transaction`` (a block). All writes of a block
-    form one batch. All tasks of this write have prepared their transactions.
+    """One recorded write of a block (``spark_kafka_sink.transaction``). All writes of a block form
+    one batch.
 
-    If the batch is done already, the write has no transactions and is only counted. ``name`` is
-    unique, so that a repeated commit does not record the write twice. ``letters`` has the number of
-    dead letters and the number of rows that the write received. Both are 0 if dead letters are not
-    limited.
+    * ``transactions``: the prepared transactions of the write. Empty if the batch is done already:
+      then the write is only counted.
+    * ``payload``: the rows of the write.
+    * ``name``: the unique name of the commit. A repeated commit finds its write by this name, and
+      does not record it twice.
+    * ``letters``: the number of dead letters, and the number of rows that the write received. Both
+      are 0 if dead letters are off.
     """
 
     transactions: tuple[PreparedTransaction, ...]
@@ -173,7 +176,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The decision to commit all ``transactions`` of batch ``number``. ``payloads`` and ``digest``
-    are the same as in :class:`Done`.
+    have the same meaning as in :class:`Done`.
     """
 
     number: int
@@ -188,20 +191,25 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class CommitState:
-    """The state of one key in the commit log: the run that owns the key, its done batches and its
-    decision in progress. A key is the name of a query or a job.
+    """The state of one key in the commit log. A key is the name of a query or a job.
 
-    ``generation`` is a number that grows when another run takes over the key. ``run_id`` is the run
-    that owns the key. It is empty if the owner was aborted. ``superseded`` are the ids of the runs
-    that can't commit any more: earlier owners and aborted runs. ``take_over`` has the generations
-    before and after the last take-over, such as (5, 6). It is (0, 0) if they are not known.
-
-    ``done`` are the newest done batches (their numbers are micro-batch ids or txnVersions), oldest
-    first. ``last_done`` is the number of the newest done batch, or NOTHING_DONE before the first.
-    ``decision`` is the decision in progress, or None. ``lost`` are those transactional ids of the
-    decision whose transactions the broker aborted. ``parts`` are recorded writes that wait for
-    their decision: writes of the block ``parts_token``, which forms the batch ``parts_of``.
-    ``other`` are fields of a newer version, kept unchanged as pairs of name and JSON.
+    * ``generation``: a number that grows when another run takes over the key.
+    * ``run_id``: the owner, which is the run that may commit the key's batches. Empty if the owner
+      was aborted.
+    * ``query_id``: the query of the batches. Empty if it is unknown.
+    * ``last_done``: the number of the newest done batch, a micro-batch id or a txnVersion.
+      NOTHING_DONE before the first.
+    * ``superseded``: the runs that can't commit any more, oldest first: earlier owners and aborted
+      runs. Only the newest KEPT_RUNS are kept.
+    * ``decision``: the decision in progress, or None.
+    * ``lost``: the ids of those transactions of the decision that were aborted.
+    * ``done``: the newest KEPT_DONE done batches, oldest first.
+    * ``parts``: the recorded writes of a block, which wait for their decision.
+    * ``parts_of``, ``parts_token``: the batch number and the token of that block.
+    * ``other``: fields that a newer version of this package has written, as pairs of name and JSON.
+      They are kept unchanged.
+    * ``take_over``: the generations before and after the last take-over, such as (5, 6). (0, 0) if
+      they are not known.
     """
 
     generation: int = 0
@@ -232,50 +240,55 @@ class CommitState:
         return self.run_id or (self.superseded[-1] if self.superseded else "")
 
     def standing(self, run_id: str, planned: int | None = None) -> Standing:
-        """Whether the run ``run_id`` may decide to commit one of its batches. ``planned`` is the
-        generation of the key when the run planned the batch, before the batch's tasks began.
-        ``planned`` is None if this generation is unknown.
+        """Returns the standing of the run ``run_id``: whether it may decide to commit one of its
+        batches. ``planned`` is the generation of the key when the run planned this batch, before
+        the tasks began. It is None if this generation is unknown.
 
-        The owner may decide. A superseded run may never decide. A run has no record in the log
-        before its first commit, so any other run is judged by ``planned``. If another run has taken
-        over since the planning, the generation has grown, and the run is superseded::
+        The first of these rules that applies counts:
 
-            A, B and C have planned a batch at generation 1; their tasks have begun
-            A crashes. B takes over: generation 2
-            C commits its batch of generation 1: B owns the key at generation 2, so C stops
-            B aborts the open transactions of A and C. Later runs plan at generation 2 or
-            later, so B does not abort their transactions
+        1. ``planned`` is later than the generation of this state: UNKNOWN. This state is old, or
+           the log has lost records.
+        2. The run is in ``superseded``: SUPERSEDED.
+        3. The run is the owner, and planned the batch late enough (see ``_is_of_the_owner``):
+           OWNER.
+        4. ``planned`` is earlier than the generation of this state: SUPERSEDED.
+        5. In all other cases: UNKNOWN. If ``planned`` is the present generation, the run may take
+           over.
 
-        Even a batch of the owner is superseded, if another run took over between the planning of
-        the batch and the owner's own take-over. The reason: that other run may abort the batch's
-        transactions at any later time::
-
-            B lists the open transactions of the batch that C planned at generation 1
-            C plans another batch at generation 2, and takes over: generation 3
-            C decides the batch that it planned at generation 1
-            B's EndTxn(abort) arrives: this batch is committed in part
-
-        In all other cases the standing is UNKNOWN. For example, the run may take over if
-        ``planned`` is the present generation. The standing is also UNKNOWN if ``planned`` is later
-        than the generation of this state, whichever run it is: this state is old, or the log has
-        lost records.
+        A batch that is superseded stays superseded, as long as the key is not removed from the log.
         """
         if planned is not None and planned > self.generation:
             return Standing.UNKNOWN
         if run_id in self.superseded:
             return Standing.SUPERSEDED
+        # Some batches of the owner are superseded: another run took over between the planning of
+        # the batch and the owner's own take-over. That run may abort the batch's transactions at
+        # any later time. For example:
+        #   1. B lists the open transactions of the batch that C planned at generation 1.
+        #   2. C plans another batch at generation 2, and takes over: generation 3.
+        #   3. C decides the batch that it planned at generation 1.
+        #   4. B's EndTxn(abort) arrives: this batch is committed in part.
         if self.run_id == run_id and self._is_of_the_owner(planned):
             return Standing.OWNER
+        # Before its first commit, a run is not in the log. So it is judged by ``planned``:
+        #   1. A, B and C have planned a batch at generation 1. Their tasks have begun.
+        #   2. A crashes. B takes over: generation 2.
+        #   3. C commits its batch of generation 1. B owns the key at generation 2, so C stops.
+        #   4. B aborts the open transactions of A and C. Later runs plan at generation 2 or later,
+        #      so B does not abort their transactions.
         is_late = planned is not None and planned < self.generation
         return Standing.SUPERSEDED if is_late else Standing.UNKNOWN
 
     def _is_of_the_owner(self, planned: int | None) -> bool:
-        """Whether the owner may decide a batch that it planned at generation ``planned``.
+        """Whether the owner may decide a batch that it planned at generation ``planned``. True if
+        ``planned`` is one of these:
 
-        For example, the take-over of the owner has raised the generation from 5 to 6. After that,
-        the owner may decide a batch that it planned at generation 5, 6, 7 or later, but no batch
-        that it planned at generation 4 or earlier. If ``planned`` is None, the generation is
-        unknown, and the result is True.
+        * The generation directly before the owner's take-over.
+        * The generation after this take-over, or any later generation.
+        * None: the generation is unknown.
+
+        For example, if the take-over has raised the generation from 5 to 6, the result is True for
+        5, 6, 7 and later, and False for 4 and earlier.
         """
         before, after = self.take_over
         return planned is None or planned == before or planned >= after
@@ -285,12 +298,11 @@ class CommitState:
         return next((one for one in self.done if one.number == number), None)
 
     def has_done(self, decision: Decision) -> bool:
-        """Whether the done batches have the batch of ``decision``: a batch with the same number,
-        and with the same digest of its input. If both digests are unknown, the payloads (the
-        numbers and sizes of rows) are compared instead.
+        """Whether the batch of ``decision`` is one of the done batches of this state.
 
-        False for a batch that an operator has resolved as done, because its digest and payloads are
-        not kept.
+        The done batch must have the same number and an equal digest of its input. If both digests
+        are unknown, the payloads (the numbers and sizes of rows) must be equal. The result is False
+        for a batch that an operator has resolved as done: its digest and its payloads are not kept.
         """
         done = self.done_batch(decision.number)
         if done is None or done.digest != decision.digest:
@@ -298,12 +310,15 @@ class CommitState:
         return done.digest != "" or (done.payloads != () and done.payloads == decision.payloads)
 
     def taken_over(self, run_id: str, query_id: str, now_ms: int) -> CommitState:
-        """The state after the run ``run_id`` has become the owner. The new state has a higher
-        generation (a number), and the earlier owner is superseded: its commits are refused. The
-        recorded writes of the earlier owner's block are dropped. If ``run_id`` already is the
-        owner, only the query id may change.
+        """The state after the run ``run_id`` has taken over the key:
 
-        If ``query_id`` is empty, the current query id stays. ``now_ms`` is the wall-clock time.
+        * The run is the owner.
+        * The generation, a number in the state, is higher.
+        * The earlier owner is superseded: its commits are refused.
+        * The recorded writes of a block are gone.
+
+        If ``run_id`` already is the owner, only the query id may change. If ``query_id`` is empty,
+        the current query id stays. ``now_ms`` is the wall-clock time.
         """
         query_id = query_id or self.query_id
         if self.generation and self.run_id == run_id:
@@ -318,16 +333,14 @@ class CommitState:
         ).without_parts()
 
     def with_aborted_run(self, run_id: str, now_ms: int) -> CommitState:
-        """The state after ``run_id`` was aborted: the run can no longer write a decision to commit.
+        """The state after the run ``run_id`` was aborted: it can't write a decision to commit any
+        more. If the run was the owner, the new state has no owner, and the recorded writes of the
+        run's block are gone.
 
-        If the run was the owner, the new state has no owner, and recorded writes of the run's block
-        are dropped. The generation, a number that grows with each take-over, stays the same. So
-        another run that planned at this generation can take over.
-
-        Exception: the generation grows if the list ``superseded`` is full. The list holds KEPT_RUNS
-        runs, and ``run_id`` displaces the earliest of them. The displaced run still can't write a
-        decision, because it planned its batches at an earlier generation. Another run that planned
-        at the earlier generation can't take over either.
+        As a rule, the generation stays the same. So another run that planned at this generation can
+        take over. Exception: the list ``superseded`` has KEPT_RUNS runs already, and drops the
+        oldest one. Then the generation grows. After that, no run that planned earlier can take
+        over, neither the dropped run nor any other.
         """
         aborted = self._superseding(run_id)
         if len(self.superseded) == KEPT_RUNS and self.superseded[0] not in aborted.superseded:
@@ -335,19 +348,19 @@ class CommitState:
         return replace(aborted, run_id="").without_parts() if run_id == self.run_id else aborted
 
     def forgotten(self, now_ms: int) -> CommitState:
-        """An empty state with the next generation, for an operator's reset.
+        """An empty state with the next generation, for an operator's reset. The generation is a
+        number in the state.
 
-        The generation is a number in the state. If a run planned its batch at an earlier
-        generation, it can't commit this batch any more. The next run aborts the transactions that
-        are still open.
+        No batch that was planned at an earlier generation can be committed any more. The next
+        commit or abort of the key aborts the transactions of such batches, if they are still open.
         """
         return CommitState(generation=self._next_generation(now_ms))
 
     def _next_generation(self, now_ms: int) -> int:
-        """The next generation of the key. The generation is a number that grows with each take-over
-        of the key. The first generation of a key is the wall clock's time ``now_ms``. So after a
-        loss of the log, the new generation is larger than each generation before the loss.
+        """The next generation of the key, a number that grows with each take-over. The first
+        generation is ``now_ms``, the wall-clock time. Each later one is larger by one.
         """
+        # (The clock's time is larger than each generation before a loss of the log.)
         return self.generation + 1 if self.generation else max(1, now_ms)
 
     def _superseding(self, run_id: str) -> CommitState:
@@ -355,14 +368,15 @@ class CommitState:
         return replace(self, superseded=(*kept, *filter(None, [run_id]))[-KEPT_RUNS:])
 
     def with_part(self, number: int, token: str, part: Part) -> CommitState:
-        """The state with one more recorded write of the block ``token``. A block is a
-        ``spark_kafka_sink.transaction``, and forms batch ``number``.
+        """The state with ``part``, one more recorded write of a block
+        (``spark_kafka_sink.transaction``). The block has the token ``token``, and forms batch
+        ``number``.
 
         If the state has a write with the same name, ``part`` replaces it. If the state has writes
-        of another block, these are dropped. The other block was abandoned, or its decision will
-        fail because its writes are missing.
+        of another block, they are dropped.
         """
         self._require(Phase.DONE)
+        # (Another block was abandoned, or its decision will fail because its writes are missing.)
         others = (p for p in self.parts_by(number, token) if not part.name or p.name != part.name)
         parts = (*others, part)
         return replace(self, parts_of=number, parts_token=token, parts=parts)
@@ -496,12 +510,10 @@ class CommitState:
     @classmethod
     def decode(cls, key: str, value: bytes, parts: Sequence[bytes] = ()) -> CommitState:
         """Decodes the state of ``key`` from the results of :meth:`encode` and :meth:`encode_parts`.
-        A part of another block than the block in ``value`` is a leftover, and is ignored.
+        A part of another block than the block in ``value`` is ignored.
 
-        Raises CommitLogError in three cases: a newer version has written the bytes
-        (NewerStateError), the bytes are not a state, or the bytes name a transaction of another
-        key. Without the last check, a principal with the right to write to the topic could end
-        other clients' transactions with the driver's rights.
+        Raises CommitLogError if the bytes are not a state, or name a transaction of another key.
+        Raises NewerStateError if a newer version has written them in a newer format.
         """
         try:
             fields: dict[str, Any] = json.loads(value)
@@ -566,9 +578,11 @@ _KNOWN: Final = frozenset(
 
 
 def _forgetting(key: str) -> str:
-    """Returns a text for a hint: the command that removes ``key`` from the log. The hint is for the
-    error that a record of ``key`` can't be decoded. A key that contains ``~~`` belongs to a
-    backfill, and is removed by another command than the key of a query or a job.
+    """Returns the command that removes ``key`` from the log, as a text for a hint. The hint belongs
+    to an error: a record of ``key`` can't be decoded.
+
+    A key that contains ``~~`` belongs to a backfill. All other keys belong to a query or a job, and
+    are removed by another command.
     """
     _, of_backfill, rest = key.partition("~~")
     if of_backfill:
@@ -641,6 +655,8 @@ def _transactions(key: str, stems: Mapping[str, Any]) -> tuple[PreparedTransacti
     )
     for t in found:
         parsed = parse(t.transactional_id)
+        # Without this check, a principal with the right to write to the topic could end other
+        # clients' transactions with the driver's rights.
         if parsed is None or parsed.key != key:
             raise CommitLogError(
                 f"the commit log's record of '{key}' names the transaction "

@@ -1,25 +1,24 @@
 """The rule that determines which run may decide about the batches of a key. A key is the name of a
-query or a job in the commit log. Every write of the log is a compare-and-swap, and this rule is the
-comparison.
+query or a job in the commit log.
 
 :class:`Owner` checks a run against the log's state. ``table.py`` chooses the step that follows.
 
-**The log is the fence.** Planning, commit and abort run in different, short-lived processes, and
-two drivers may run the same query. The *generation* is a number in the log's state. When a run
-takes over the key, the generation grows, and the earlier owner is *superseded*: its commits are
-refused. An example with two drivers of one query, A (older, run a) and B (newer, run b)::
+Two drivers may run the same query. The log stops one of them. The *owner* is the run that may
+commit the key's batches. When another run takes over the key, the earlier owner is *superseded*:
+its commits are refused. Each take-over raises the *generation*, a number in the log's state. An
+example with two drivers of one query, A and B. The run of A owns the key:
 
-    A plans batch N at generation 1         B plans batch N, also at generation 1
-    A commits: opens the key, writes DECIDED N, commits the transactions, writes DONE N
-    B commits N: opens the key; a is the owner, and N is done already. B drops its rows, and takes
-               nothing over
-    B commits N+1: opens the key; the generation is still 1, as at B's planning.
-               So B takes over: generation 2, a is superseded. B writes DECIDED N+1
-    A commits N+1: opens the key, finds that it is superseded, stops
+1. A and B plan batch N, both at generation 1.
+2. A commits N: it opens the key (fences earlier writers, and reads the state), and writes N as
+   decided and then as done.
+3. B commits N: it opens the key, and finds that N is done. B drops its rows, and takes nothing
+   over.
+4. B commits N+1: it opens the key, and finds generation 1, as at its planning. So B takes over:
+   generation 2, and the run of A is superseded.
+5. A commits N+1: it opens the key, finds that its run is superseded, and stops.
 
-If A commits N+1 before B, B drops its rows of N+1, too. So each batch is visible once, and the
-driver that takes over stops the other driver. (With ``foreach_batch``, B takes over although it
-drops its rows, because the batch may be of another query.)
+So each batch is visible once. If A commits N+1 before B, B drops its rows of N+1, too. (With
+``foreach_batch``, B takes over in step 3, because the batch may be of another query.)
 """
 
 from __future__ import annotations
@@ -60,15 +59,15 @@ class Numbering(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The run that wants to commit or abort a batch. The run is not necessarily the owner of the
-    key yet: :meth:`may_decide` shows whether it is the owner, or may become the owner.
+    """The run that wants to commit or abort a batch. Perhaps it does not own the key yet:
+    :meth:`may_decide` shows whether it may commit.
 
-    ``key`` is the name of the query or the job in the commit log. ``generation`` is the generation
-    of the key when the batch was planned. The generation is a number in the commit log that grows
-    when another run takes over the key.
-
-    ``run_id`` is a stream's run id. For a batch job, planning generates it. ``query_id`` is empty
-    if the query is unknown.
+    * ``key``: the name of the query or the job in the commit log.
+    * ``run_id``: a stream's run id. For a batch job, planning generates it.
+    * ``query_id``: empty if the query is unknown.
+    * ``generation``: the generation of the key when the batch was planned. The generation is a
+      number in the commit log that grows when another run takes over the key.
+    * ``numbering``: the order of the key's batches.
     """
 
     key: str
@@ -78,12 +77,13 @@ class Owner:
     numbering: Numbering = Numbering.STREAM
 
     def may_decide(self, state: CommitState) -> bool:
-        """Whether this run may commit its batch: because the run owns the key, or because it may
-        take over the key.
+        """Whether this run may commit its batch. True in two cases:
 
-        The run may take over if no other run has taken over since this run planned its batch. For
-        example, the run has planned its batch at generation 5, and the key is still at generation
-        5. The take-over raises the generation to 6. After that, the run may commit this batch, and
+        * The run owns the key, and planned the batch late enough (:meth:`CommitState.standing`).
+        * The run may take over the key: no other run has taken over since the batch was planned.
+
+        For example, the batch was planned at generation 5, and the key is still at generation 5.
+        The take-over raises the generation to 6. After that, the run may commit this batch, and
         batches that it plans at generation 6 or later.
         """
         standing = state.standing(self.run_id, self.generation)

@@ -1,13 +1,15 @@
 """The transactional ids of exactly-once: formatting and parsing. Pure functions.
 
-docs/design/commit-protocol.md ("Names") describes the format of an id. The rule when a worker may
-use an id again is in ``transactional_producers.py``.
+docs/design/commit-protocol.md ("Names") describes the format of an id.
+``transactional_producers.py`` has the rule when a worker may use an id again.
 
-An id contains the generation that its key had in the commit log when the batch was planned. The
-generation is a number. It grows when another run takes over the key. If an open transaction has an
-earlier generation than the key, it is an orphan, unless its run is the owner
-(``CommitState.standing``). No two processes use the same id for data. So an attempt that hangs and
-continues later can't affect another attempt's transaction.
+An id contains the generation that its key had when the batch was planned. The generation is a
+number in the commit log that grows when another run takes over the key. So a comparison of the id
+with the key's state shows whether the run may still commit the transaction
+(``CommitState.standing``).
+
+No two processes use the same id for data. So an attempt that hangs and continues later can't affect
+another attempt's transaction.
 """
 
 from __future__ import annotations
@@ -32,12 +34,13 @@ _PLANNED = re.compile(r"g(0|[1-9][0-9]{0,18})\.(.+)")
 class TransactionalId:
     """The transactional id of a transaction that a task or the driver writes, in parts.
 
-    ``key`` is the name of the query or the job in the commit log. ``run`` is the run id of a
-    stream. For a batch job it is a random id that planning creates. ``worker`` identifies the
-    Python worker process of the task. For a transaction that the driver itself writes, ``worker``
-    is "report" or "offsets", perhaps with more parts. ``number`` distinguishes several ids of one
-    worker. ``planned`` is the key's generation in the commit log at planning. The generation is a
-    number that grows when another run takes over the key.
+    * ``key``: the name of the query or the job in the commit log.
+    * ``run``: the run id of a stream. For a batch job, a random id that planning creates.
+    * ``worker``: identifies the Python worker process of the task. For a transaction that the
+      driver itself writes, it is "report" or "offsets", perhaps with more parts.
+    * ``number``: distinguishes several ids of one worker.
+    * ``planned``: the key's generation at planning. The generation is a number in the commit log
+      that grows when another run takes over the key.
     """
 
     key: str
@@ -97,9 +100,8 @@ def log_key(prefix: str, name: str | None = None) -> str:
     """The key of a query or a job in the commit log: ``prefix`` for a stream, and ``prefix~name``
     for batch jobs, ``foreach_batch`` and ``transaction``.
 
-    ``name`` is the job's txnAppId, or the first argument of ``foreach_batch`` or ``transaction``. A
-    job without txnAppId gets a unique name. So different jobs have different keys, and don't fence
-    each other.
+    ``name`` is the job's txnAppId, or the first argument of ``foreach_batch`` or ``transaction``.
+    For a job without txnAppId, it is a unique name.
     """
     return prefix if name is None else f"{prefix}{SEPARATOR}{name}"
 
