@@ -1,19 +1,19 @@
-"""Performs the steps that ``table.py`` chooses for the commit or the abort of a batch, or for an
+"""Performs the steps that ``table.py`` chooses: for the commit or the abort of a batch, or for an
 operator's command.
 
-This module has the loop that performs one step after another. Every write of the commit log is a
-step of this loop, except for the writes of ``datasource/jobs/backfill_ledger.py``. The module does
-not choose the next step (``table.py`` does that). It does not check whether a batch may be decided
-(``deciding.py`` does that), and does not interpret unclear responses (``outcomes.py`` does that).
+Every write of the commit log is a step of the loop in this module, except for the writes of
+``datasource/jobs/backfill_ledger.py``. ``deciding.py`` checks whether a batch may be decided.
+``outcomes.py`` interprets unclear responses.
 
-**The commit point** is the moment when the log's transaction with the decision is committed, by
-EndTxn(commit). From then on batch N is DECIDED. If this driver does not commit the batch's
-transactions, the next driver does. Before the commit point, the batch's transactions can only be
-aborted. After the commit point, they can only be committed. Exception: before any transaction of a
-decision is committed, brokers may abort some of them, for example because of their age. If this has
-happened or will happen soon, all of them are aborted, and the batch is written again. An operator's
-command may also abort transactions of a decision (``kprod txn abort --force``, ``kprod txn resolve
---as replay``).
+The *commit point* of a batch is the EndTxn(commit) of the log's transaction that has the decision.
+Before the commit point, the batch's transactions can only be aborted. After it, they can only be
+committed. If this driver does not commit them, the next driver does.
+
+There are two exceptions, in which transactions are aborted after the commit point:
+
+* No transaction of the decision is committed, and brokers have aborted some of them, or will soon
+  do so. Then all are aborted, and the batch is written again.
+* An operator aborts them: ``kprod txn abort --force``, or ``kprod txn resolve --as replay``.
 """
 
 from __future__ import annotations
@@ -94,13 +94,13 @@ KILLED_AFTER_MS: Final = 5_000
 
 
 class Committer:
-    """Commits and aborts batches, and ends the decided batches of earlier drivers. Sends its
-    requests over the connections of ``client``. A batch is decided if the commit log has the
-    decision to commit it.
+    """Commits and aborts batches, and ends the decided batches of earlier drivers. A batch is
+    decided if the commit log has the decision to commit it. The requests are sent over the
+    connections of ``client``.
 
-    Each step before a decision may take max.block.ms. The commit of a decided batch may take
-    max.block.ms or delivery.timeout.ms, whichever is longer. The age of a transaction has a
-    separate limit (``lease.py``).
+    Each step before a decision takes at most max.block.ms. The commit of a decided batch takes at
+    most max.block.ms or delivery.timeout.ms, whichever is longer. ``lease.py`` limits the age of
+    the transactions.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
@@ -115,17 +115,21 @@ class Committer:
         only_lost: bool = False,
     ) -> CommitState:
         """Ends the decided batch that an earlier driver has left in the commit log, if there is
-        one. A batch is decided if the log has the decision to commit it. Returns the state of
-        ``key`` after that.
+        one. Returns the state of ``key`` after that. A batch is decided if the log has the decision
+        to commit it.
 
-        The decided batch is committed, or undone: all its transactions are aborted, and Spark
-        writes the batch again. It is undone only if none of its transactions is committed, and
-        brokers have aborted some of them or will soon do so. With ``only_lost``, it is undone only
-        if brokers have already aborted some. ``check`` is called with the state, and raises
-        CommitError or SupersededError if the caller can't continue from this state.
+        The batch is committed or undone. To undo it means to abort all its transactions. Then it is
+        written again. The batch is undone only if both of these are true:
 
-        Raises PartialCommitError if the decided batch is committed only in part, and
-        CommitOutcomeUnknownError if it can't be committed now.
+        * None of its transactions is committed.
+        * Brokers have aborted some of them, or will soon do so. With ``only_lost``, they must have
+          aborted some already.
+
+        ``check`` is called with the state. It raises CommitError or SupersededError if the caller
+        can't continue from this state.
+
+        Raises PartialCommitError if the batch is committed only in part. Raises
+        CommitOutcomeUnknownError if the batch can't be ended now.
         """
 
         def refusal(state: CommitState) -> Refuse | None:
@@ -139,11 +143,15 @@ class Committer:
 
     def commit(self, owner: Owner, batch: Batch) -> Commit:
         """Makes all rows of ``batch`` visible to read_committed consumers, or raises an error.
-        Returns the kind of success: for example, the same batch may have been committed before.
+        Returns the kind of success: for example, the same batch may have been committed before. A
+        write of a block is only recorded: the commit at the end of the block makes its rows
+        visible.
 
-        If the error is a :class:`BatchError`, its subclass shows which rows are visible. Any other
-        KafkaError means that nothing is decided and no row is visible. After such an error, the
-        prepared transactions are aborted: now, by a later abort or sweep, or by their timeout.
+        The type of the error shows which rows are visible:
+
+        * A :class:`BatchError`: its subclass shows it.
+        * Any other KafkaError: nothing is decided, and no row is visible. The prepared transactions
+          are aborted: now, by a later abort or sweep, or by their timeout.
         """
         how = self.perform(CommitBatch(owner, batch)).how
         assert how is not None
@@ -157,14 +165,16 @@ class Committer:
         *,
         tasks_may_run: bool,
     ) -> tuple[str, ...]:
-        """Aborts batch ``number``: its prepared ``transactions``, every other open transaction that
-        the run in ``owner`` planned no later than this batch, and the open transactions of
-        superseded runs (runs that may not commit any more). Returns the ids of the aborted
-        transactions that are not in ``transactions``.
+        """Aborts batch ``number``, and returns the ids of the aborted transactions that are not in
+        ``transactions``. These transactions are aborted:
+
+        * ``transactions``, the prepared transactions of the batch.
+        * Other open transactions that the run in ``owner`` planned no later than this batch.
+        * Open transactions of superseded runs, which can't commit any more.
 
         If the batch is already decided, nothing is aborted, and a warning is logged. With
-        ``tasks_may_run``, open transactions are searched a second time after a wait: Spark needs
-        some time to kill the batch's tasks, and a task may write until then.
+        ``tasks_may_run``, the abort waits until Spark has killed the tasks (KILLED_AFTER_MS). Then
+        it searches for open transactions a second time.
         """
         goal = AbortBatch(owner, number, tuple(transactions), tasks_may_run)
         view = self.perform(goal)
@@ -173,12 +183,13 @@ class Committer:
         return view.swept
 
     def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
-        """Aborts a batch whose run is unknown, because no task has sent a commit message.
+        """Aborts a batch of ``key`` whose run is unknown, because no task has sent a commit
+        message. Returns the ids of the aborted transactions.
 
-        Searches the open transactions of ``key`` that no decision names, and that have an id for
-        which ``mine`` returns True. Aborts these transactions, all other open transactions of their
-        runs, and the open transactions of superseded runs (runs that can't commit any more).
-        Returns the ids of the aborted transactions.
+        ``mine`` returns True for the transactional ids of the batch. Each id contains the run of
+        its transaction. The runs of the batch's open transactions become superseded: they can't
+        commit any more. Then the open transactions of all superseded runs are aborted. A
+        transaction that a decision names does not count as open here, and is not aborted.
         """
         return self.perform(AbortUnknown(key, mine)).swept
 
@@ -205,9 +216,8 @@ class _Performance:
     """Does the work that one goal describes, such as the commit of a batch. ``table.next_step``
     chooses each step.
 
-    Most steps have a method with the name of the step (``_opened`` for Open, ``_written`` for
-    Write). The method performs the step. It returns a :class:`View`: all facts that are known so
-    far, including the results of the step.
+    Most steps have a method of their own. For example, ``_opened`` performs the step Open. The
+    method returns the :class:`View`: all facts that are known so far, with the results of the step.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient, goal: Goal) -> None:
@@ -314,18 +324,18 @@ class _Performance:
 
     def _left_open(self, view: View) -> LogSession | None:
         """Returns the session of the commit log that an earlier commit of this process has kept for
-        the key. Returns None if there is no such session, or if this commit can't use it.
+        the key. Returns None if there is no such session.
 
-        Another process may have fenced the session since that commit. Only a write shows whether
-        the session is fenced. So the session is used only if the next step of this commit is to
-        write the decision. If the session is fenced, this write fails, and the commit opens a new
-        session.
+        Also returns None if the next step of this commit is not to write its decision. Only this
+        step may use a kept session.
         """
         if view.openings or not isinstance(self._goal, CommitBatch):
             return None
         session = self._log.kept(self._goal.key)
         if session is None:
             return None
+        # Another process may have fenced the session since that commit. Only a write shows this: it
+        # fails, and then this commit opens a new session.
         known = opened(view, session.state, self._client.clock.wall_ms())
         return session if decides_next(self._goal, known) else None
 
@@ -360,9 +370,9 @@ class _Performance:
         """Writes the decision in ``state`` to the commit log. This is the commit point. Returns a
         copy of ``view`` with the decision.
 
-        The batch's transactions are checked while the transaction that writes to the log is open.
-        The timeout of the log's transaction, the lease, is only a few seconds. So the decision
-        takes effect soon after the check, or never.
+        The batch's transactions are checked during the write. The decision takes effect within some
+        seconds after the check, or never: the lease (the timeout of the log's transaction) limits
+        this time.
         """
         decision = state.decision
         assert decision is not None
@@ -416,11 +426,11 @@ class _Performance:
         return replace(view, found=frozenset(found), searches=view.searches + 1)
 
     def _swept(self, step: Sweep, view: View) -> View:
-        """Aborts orphans: transactions that tasks have left open, and that will not be committed.
-        Returns a copy of ``view`` with the ids of the aborted transactions.
+        """Aborts orphans: transactions that are still open, and that will not be committed. Returns
+        a copy of ``view`` with the ids of the aborted transactions.
 
-        If ``step.may_fail`` is true, as after a commit, an error is only logged. After such an
-        error, a later sweep aborts the orphans, or they time out.
+        If ``step.may_fail`` is true, an error is only logged. Then a later sweep aborts the
+        orphans, or they time out.
         """
         key, state = self._goal.key, view.state
         if step.when_killed:

@@ -1,10 +1,10 @@
-"""The last actions before a decision: the driver's own transactions, and the check of all
-transactions of the batch.
+"""The last actions before a decision to commit a batch:
 
-The driver's own transactions have the report and the consumer group's offsets of the batch. They
-are committed together with the tasks' transactions.
+1. :func:`prepared_once` prepares the driver's own transactions, with the report and the consumer
+   group's offsets of the batch. They are committed together with the tasks' transactions.
+2. :func:`unready` checks all transactions of the batch.
 
-This module does not write the decision to the commit log: ``committer.py`` does that.
+``committer.py`` writes the decision to the commit log.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ def decision_deadline(client: TransactionClient) -> int:
     """Returns the deadline for the write of a decision, as a time of the client's clock in ms.
 
     The deadline is max.block.ms from now, or half of the margin from now if that is earlier. The
-    margin is the part of transaction.timeout.ms that remains for the driver's commit
-    (:func:`margin_ms`). So at least half of the margin remains after the decision, to commit the
-    decided transactions.
+    margin is the part of transaction.timeout.ms that is reserved for the commit
+    (:func:`margin_ms`). So at least half of it is left for the commit after the decision.
     """
     half_of_margin = margin_ms(client.config.transaction_timeout_ms) // 2
     return client.deadline(min(client.config.max_block_ms, half_of_margin))
@@ -71,11 +70,12 @@ def prepared_once(
     before: tuple[PreparedTransaction, ...],
 ) -> tuple[PreparedTransaction, ...]:
     """Prepares the transactions of ``batch`` that the driver itself writes: one with the report,
-    and one with the offsets of the consumer group. Returns the prepared transactions. The result is
-    empty if ``batch`` has no report and no offsets.
+    and one with the offsets of the consumer group. Returns these transactions. The result is empty
+    if ``batch`` has no report and no offsets.
 
-    ``before`` are the transactions that an earlier attempt of this commit has prepared. If all of
-    them are still open, they are returned. Otherwise new transactions are prepared, with other ids.
+    ``before`` has the transactions that an earlier attempt of this commit has prepared. If all of
+    them are still open, they are the result. Otherwise the result has new transactions, with other
+    ids.
     """
     found = client.describe([t.transactional_id for t in before], client.deadline())
     if before and all(is_prepared(t, found[t.transactional_id]) for t in before):
@@ -106,15 +106,10 @@ def _prepared_by_us(
 def _own_id(
     client: TransactionClient, owner: Owner, content: str, step: PrepareOwn, deadline: int
 ) -> str:
-    """Finds a transactional id for a transaction that the driver itself writes. Returns the first
-    id that its coordinator does not know, or whose last transaction was committed.
+    """Returns a transactional id for a transaction that the driver itself writes: the first id that
+    its coordinator does not know, or whose last transaction was committed.
 
-    ``content`` is "report" or "offsets". Workers choose their ids by the same rule
-    (``transactional_producers.py``).
-
-    Only earlier attempts of the run in ``owner`` can have used these ids. So the search usually
-    ends after as many ids as there were attempts. Raises CommitError if brokers show 1023 ids as
-    used.
+    ``content`` is "report" or "offsets". Raises CommitError if none of 1023 ids may be used.
     """
     name = f"{content}.{step.name}" if step.name else content
     tried = 0
@@ -143,15 +138,17 @@ def unready(
 ) -> Refuse | None:
     """Checks that ``decision`` may be committed now. Returns None, or the reason why not.
 
-    Each transaction must be prepared and far from its timeout. The partitions of all transactions
-    must have leaders. If a transaction is too old, or is not prepared, all transactions of the
-    decision are aborted. If only a leader is missing, none is aborted, because a later attempt may
-    succeed.
+    These conditions are checked, in this order:
 
-    ``log`` is the transactional id of the log's writer. The log's partition must have a leader as
-    well. Without a leader, brokers may drop the commit or abort marker of the log's transaction. If
-    the commit marker were missing, the next start would write the batch again. If the abort marker
-    were missing, the next start could not read the log.
+    1. Each transaction is prepared: it is open, with the producer id and epoch of the decision.
+    2. Each transaction is far from its timeout.
+    3. Each partition of the transactions has a leader, and so has the partition of the log.
+
+    If the first or the second condition is not met, all transactions of the decision are aborted.
+    If only a leader is missing, none is aborted: a later attempt may succeed.
+
+    ``log`` is the transactional id of the log's writer. If the log's partition has no leader, the
+    function waits for a leader until ``deadline``.
     """
     ids, number = decision.ids, decision.number
     timeout_ms = client.config.transaction_timeout_ms  # usually that of the tasks, too
@@ -171,6 +168,9 @@ def unready(
     late = frozenset() if gone else near_timeout(client, found, margin_ms, deadline, beside=beside)
     if not gone and not late:
         away = client.leaderless(found | own, deadline, shown_by=shown_by, beside=beside)
+        # Without a leader, brokers may drop the marker of the log's transaction. Without its commit
+        # marker, the next start would write the batch again. Without its abort marker, the next
+        # start could not read the log.
         while log in away and client.clock.now_ms() < deadline:
             client.loop.pause(6, deadline)  # about 0.1 s
             with suppress(KafkaTimeoutError):  # then the last result counts

@@ -1,9 +1,8 @@
 """Transactions that the driver itself writes, with a consumer group's offsets or a report. The
 commit log's writer uses the same requests.
 
-:func:`prepare` begins such a transaction and writes into it, but does not end it: ``committer.py``
-commits or aborts these transactions together with the tasks' transactions. This module does not
-interpret the records that it writes.
+:func:`prepare` begins such a transaction, writes into it, and leaves it open. ``committer.py``
+commits or aborts it together with the tasks' transactions.
 """
 
 from __future__ import annotations
@@ -80,21 +79,18 @@ def prepare(
     """Begins a transaction with the id ``transactional_id``, and writes ``content`` in it. Returns
     the open transaction.
 
-    Raises one of these errors:
+    Raises an error in these cases. Then the transaction may be open, and the caller must end it:
 
     * AuthorizationError: a right is missing. The error names it.
     * ProducerFencedError: another producer has taken over the id.
     * ConfigError: the timeout is above the broker's limit.
     * KafkaTimeoutError: there is no definite response.
     * Another ApiError: a broker has returned it.
-
-    After any of these errors the transaction may be open, and the caller must end it.
-
-    InitProducerId and AddPartitionsToTxn are never sent twice, because the first request may arrive
-    after the second. A late InitProducerId would abort the transaction. A late AddPartitionsToTxn,
-    after the commit, would open another transaction.
     """
     version = client.transaction_version(deadline_ms)
+    # InitProducerId and AddPartitionsToTxn are never sent twice, because the first request may
+    # arrive after the second. A late InitProducerId would abort the transaction. A late
+    # AddPartitionsToTxn, after the commit, would open another transaction.
     producer = client.init_producer_id(
         transactional_id,
         client.config.transaction_timeout_ms,
@@ -147,9 +143,9 @@ def produce_call(
     """Creates the Produce request for ``records`` (pairs of key and value), all in one record batch
     for partition ``tp``.
 
-    ``within`` is the transaction of the batch, or None for a batch without a transaction.
-    ``sequence`` is the batch's first sequence number in the transaction. ``right`` is the missing
-    right that an AuthorizationError names.
+    * ``within``: the transaction of the record batch, or None.
+    * ``sequence``: the batch's first sequence number in the transaction.
+    * ``right``: the right that the request needs, for the text of an AuthorizationError.
     """
     # Imported here, so that a commit without exactly-once doesn't load Arrow.
     from spark_kafka_sink.records.single_record import batch_of

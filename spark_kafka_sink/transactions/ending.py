@@ -1,37 +1,24 @@
-"""Ends the transactions of a decided batch, each until its outcome is known. A batch is decided if
-the commit log has the decision to commit it.
+"""Ends the transactions of a decided batch: all are committed, or all are aborted. A batch is
+decided if the commit log has the decision to commit it.
 
-This module sends EndTxn and DescribeTransactions in rounds. It checks the ages at which a decision
-may be committed or undone. It does not write to the commit log (``committer.py`` does that), and
-does not interpret responses (``outcomes.py`` does that).
+This module sends EndTxn and DescribeTransactions in rounds, until each outcome is known.
+``committer.py`` writes the result to the commit log. ``outcomes.py`` interprets the responses.
 
 To *undo* a decision means to abort all its transactions. Two drivers may end the same decision at
-the same time. One driver commits the decision. The other driver has just started, finds the
-transactions close to their timeout, and undoes the decision. Without a rule for both drivers, the
-batch would be committed in part::
+the same time. So that one does not commit while the other one undoes, both check the ages of the
+transactions ("Times" of docs/design/commit-protocol.md). An age is the time since the transaction
+began. The margin ``m`` is that of ``lease.py``. As long as no transaction is known to be committed
+or aborted, these are the limits:
 
-    A decides; the coordinators load for so long that A sends EndTxn(commit) again and again
-    B starts: all are open, and about to time out. It sends EndTxn(abort)
-    the coordinators are back: one of them takes A's request first, another takes B's first
-
-So both drivers check the ages of the transactions, and follow "Times" of
-docs/design/commit-protocol.md. An age is the time since the transaction began, and m is the margin
-of ``lease.py``. As long as no transaction is known to be committed or aborted, each driver follows
-these rules:
-
-- It sends EndTxn(commit) only at ages below timeout - 3m/8.
-- It sends nothing at ages from timeout - 3m/8 to timeout - m/4. So each earlier EndTxn has m/8 to
+* A driver sends EndTxn(commit) only at ages below timeout - 3m/8.
+* From timeout - 3m/8 to timeout - m/4, no driver sends EndTxn. So each earlier EndTxn has m/8 to
   arrive.
-- It sends EndTxn(abort) only at ages from timeout - m/4 to timeout - m/8.
+* A driver sends EndTxn(abort) only at ages from timeout - m/4 to timeout - m/8.
+* An operator's commit aborts nothing because of an age. It also sends EndTxn(commit) at ages from
+  timeout - 3m/32 on. So each EndTxn(abort) of a driver has m/32 to arrive.
 
-So when B begins to abort, A has sent nothing for m/8, and B sees all transactions that A has
-committed. If A has committed at least one transaction, both drivers commit the others, at any age.
-If A has committed none, B aborts all, and A finds them aborted.
-
-An operator's commit aborts nothing because of an age. If the transactions are too old for a commit
-by a driver, the operator's commit waits until the age timeout - 3m/32, and then commits. At that
-age, no driver has sent EndTxn(abort) for m/32. Only a request that takes longer to arrive can still
-leave the batch committed in part.
+If a transaction is known to be committed, all others are committed, at any age. An EndTxn that
+takes longer to arrive can still leave the batch committed in part.
 """
 
 from __future__ import annotations
@@ -143,13 +130,14 @@ def end_decided(
     """Commits all transactions of a decision, or aborts all of them. Returns the ids of the
     transactions that are not committed, by outcome.
 
-    All are aborted, and returned as ``lost``, in one case: no transaction is committed, and brokers
-    have aborted some of them or will soon do so. With ``only_lost``, all are aborted only if
-    brokers have already aborted some.
+    All are aborted only if none is committed, and brokers have aborted some of them or will soon do
+    so. Then all ids are in ``lost``. With ``only_lost``, brokers must have aborted some already.
 
-    Until the time ``checked_until_ms`` of the client's clock, the transactions are known to be far
-    from their timeout. So their ages are not checked before that time. ``look`` is the caller's
-    last look at the leaders of the transactions' partitions.
+    * ``deadline_ms``: at this time of the client's clock, the transactions without a known outcome
+      are returned as ``unclear``.
+    * ``checked_until_ms``: until this time, the transactions are known to be far from their
+      timeout. Their ages are not checked before.
+    * ``look``: the leaders of the transactions' partitions that the caller has seen last.
     """
     until_ms, todo = checked_until_ms, Ending.COMMIT
     found: Mapping[str, TransactionDescription] = {}
@@ -196,25 +184,23 @@ def ending(
     away: bool,
     only_lost: bool,
 ) -> Ending | None:
-    """Decides whether the transactions of a decision are now committed, are aborted, or must wait.
-    ``found`` has the coordinators' descriptions of the transactions. ``age`` is the age of the open
-    transactions. The rules are those of "Times" in docs/design/commit-protocol.md:
+    """Returns the action for the transactions of a decision at this time: commit them, abort them,
+    or wait. The rules are those of "Times" in docs/design/commit-protocol.md. The first that
+    applies counts:
 
-    - If a transaction is known to be committed, the open transactions are committed, at any age.
-    - If none is known to be committed, but the outcome of one is unknown, the open transactions are
-      left alone: brokers or an operator may have aborted that one. Later an operator ends the open
-      transactions, or they time out.
-    - If each transaction is aborted or open, and at least one is aborted, all are aborted.
-    - If all transactions are open, ``age`` decides. Young ones are committed. Old ones are aborted,
-      or committed if ``only_lost`` is true, as for an operator's commit. At all other ages, they
-      wait.
+    1. A transaction is known to be committed: FINISH. Exception: WAIT if ``away`` is true and all
+       open transactions are young.
+    2. The outcome of a transaction is unknown: WAIT if another one is open, and otherwise FINISH.
+    3. A transaction is aborted: UNDO.
+    4. All are open and young: COMMIT, or WAIT if ``away`` is true.
+    5. All are open, and ``age`` is OLD: UNDO. With ``only_lost``, as for an operator's commit:
+       HURRY, or WAIT if ``away`` is true.
+    6. All are open, and ``age`` is BETWEEN: WAIT.
 
-    ``away`` is true if a partition of an open transaction has no leader. This changes two rules. If
-    all transactions are open, none is committed. If a transaction is known to be committed, the
-    others are not committed as long as they are young.
-
-    Returns None if ``age`` is None and the result depends on the age. In that case, the caller
-    finds out the age, and calls again.
+    ``found`` has the coordinators' descriptions of the transactions. ``away`` is true if a
+    partition of an open transaction has no leader. ``age`` is the age of the open transactions, or
+    None if it is not known yet. If the result depends on this age, the function returns None. Then
+    the caller finds out the age, and calls again.
     """
     if not _lost_or_open(transactions, found):
         if _is_doubtful(transactions, found):
@@ -269,6 +255,10 @@ def _age(
     """
     if not near_timeout(client, open_, lambda t: margin_ms(t) // 2, deadline_ms):
         return Age.YOUNG
+    # Without these limits, a batch could be committed in part:
+    #   1. A decides. The coordinators load for so long that A sends EndTxn(commit) again and again.
+    #   2. B starts. All transactions are open, and about to time out. B sends EndTxn(abort).
+    #   3. The coordinators are back. One takes A's request first, another takes B's first.
     wait_until, last = (3, 1) if only_lost else (8, 6)
     # (Only listed transactions count as old here. While a transaction moves to another
     # coordinator, no broker lists it. It may be young, and another process may still commit it.)
@@ -291,14 +281,13 @@ def commit_all(
     is_one_committed: bool = False,
 ) -> CommitOutcomes:
     """Sends EndTxn(commit) for each of ``transactions``, until each outcome is known or until
-    ``deadline_ms``. Transactions that are already committed stay as they are. Returns the ids of
-    the transactions that are not committed, by outcome.
+    ``deadline_ms``. Returns the ids of the transactions that are not committed, by outcome. If no
+    transaction is committed at ``first_by_ms``, returns at that time.
 
-    If no transaction is committed at ``first_by_ms``, returns at that time. ``found`` has the
-    caller's descriptions. An EndTxn waits until the partitions of its transaction have leaders,
-    with two exceptions. The first EndTxn does not wait within a second after ``look``, the caller's
-    last look at the leaders. The EndTxn of an old transaction does not wait if ``is_one_committed``
-    is true, or after one of ``transactions`` is committed.
+    An EndTxn waits until the partitions of its transaction have leaders. Within a second after
+    ``look`` (the caller's look at the leaders), the first EndTxn is sent without another look. If
+    another transaction is known to be committed (``is_one_committed``, or since the call), the
+    EndTxn of an old one does not wait. ``found`` has the caller's descriptions.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
@@ -429,9 +418,12 @@ def abort_all(
 ) -> bool:
     """Aborts each of ``transactions`` that is open. Returns True if none of them may still be open.
 
-    If a transaction can't be described in time, nothing is aborted. If a partition of a transaction
-    has no leader, this transaction is not aborted. In both cases the result is False: a later sweep
-    aborts the open transactions, or they time out.
+    The result is False in these cases. Then a later sweep aborts the open transactions, or they
+    time out:
+
+    * A transaction can't be described in time. Nothing is aborted.
+    * A partition of a transaction has no leader. Only this transaction is not aborted.
+    * An abort gets no definite response in time.
     """
     try:
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
@@ -498,13 +490,14 @@ def near_timeout(
     only_listed: bool = False,
     beside: Beside | None = None,
 ) -> frozenset[str]:
-    """The transactions of ``found`` that are near their timeout: they have been open for longer
-    than their timeout minus ``margin_of(timeout)``, in milliseconds.
+    """Returns the transactions of ``found`` that are near their timeout: they have been open for
+    longer than their timeout minus ``margin_of(timeout)``, in milliseconds.
 
-    If no coordinator lists a transaction as open, it counts as near its timeout, unless
-    ``only_listed`` is true. ``beside`` has requests for ages that were already sent. Brokers before
-    3.8 don't return ages. For such brokers the age is computed with this machine's clock, which may
-    differ from the brokers' clocks.
+    A transaction that no coordinator lists as open is also returned. If ``only_listed`` is true, it
+    is left out. ``beside`` has requests for ages that were already sent.
+
+    Brokers before 3.8 don't return ages. With such brokers, the ages depend on this machine's
+    clock, which may differ from the brokers' clocks.
     """
     by_timeout: dict[int, list[str]] = defaultdict(list)
     for one, description in found.items():

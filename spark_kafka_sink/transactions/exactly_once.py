@@ -1,8 +1,8 @@
 """The entry to exactly-once for the driver: plan, commit and abort a batch, for one Kafka cluster.
 
-:class:`ExactlyOnceDriver` puts client, commit log and committer together. The module also checks
-rights and limits at planning, before a task starts. ``table.py`` chooses the steps of the protocol,
-and ``committer.py`` performs them.
+:class:`ExactlyOnceDriver` connects client, commit log and committer. Its planning checks rights and
+limits before a task starts. ``table.py`` chooses the steps of the protocol, and ``committer.py``
+performs them.
 
 Spark calls plan, commit and abort in Python processes that it uses for many calls. If a process is
 called again within a minute, it uses its connections again (:func:`shared_driver`). A commit also
@@ -35,9 +35,9 @@ _KEPT: Final = 4
 
 class ExactlyOnceDriver:
     """Plans, commits and aborts batches, for one Kafka cluster. Only one thread at a time may use a
-    driver, because the driver has one :class:`TransactionClient`.
+    driver.
 
-    ``config`` is the config of the tasks' producers: planning checks that brokers allow its
+    ``config`` is the config of the tasks' producers. Planning checks that brokers allow its
     transaction.timeout.ms. ``log_topic`` is the topic of the commit log. ``commit``, ``abort`` and
     ``abort_unknown`` are the methods of :class:`Committer`.
     """
@@ -69,14 +69,18 @@ class ExactlyOnceDriver:
         self.client.close()
 
     def plan(self, key: str, check: Callable[[CommitState], None] = lambda _: None) -> CommitState:
-        """Prepares the write of a batch, before any task starts: checks rights and limits, ends the
+        """Prepares the write of a batch, before any task starts. Checks rights and limits, ends the
         decided batch of an earlier driver, and returns the state of ``key``. A batch is decided if
         the commit log has the decision to commit it.
 
-        ``check`` is called with the state, and raises CommitError or SupersededError if the batch
-        can't follow this state. Also raises an error for missing rights on the transactional ids or
-        on the log's topic, for a transaction.timeout.ms above the broker's limit, for brokers that
-        are too old, and for a decided batch that can't be ended (:meth:`Committer.roll_forward`).
+        Raises an error in these cases:
+
+        * Rights on the transactional ids or on the log's topic are missing.
+        * transaction.timeout.ms is above the broker's limit.
+        * The brokers are too old.
+        * The decided batch can't be ended (:meth:`Committer.roll_forward`).
+        * ``check`` raises CommitError or SupersededError. It is called with the state, and raises
+          the error if the batch can't follow this state.
         """
         prefix, now = prefix_of_key(key), self.client.clock.now_ms()
         if self._checked.get(prefix, 0) <= now:
@@ -86,12 +90,14 @@ class ExactlyOnceDriver:
 
 
 def check_rights(client: TransactionClient, prefix: str, deadline_ms: int) -> None:
-    """Checks that the brokers accept transactions whose ids begin with ``prefix``. Raises an error
-    if they don't.
+    """Checks that the brokers accept transactions whose ids begin with ``prefix``. The check fences
+    no producer: it sends InitProducerId for an id that no producer uses.
 
-    The possible reasons are missing rights on the transactional ids, a timeout above the brokers'
-    limit (ConfigError) and brokers that are too old. The check sends InitProducerId for an id that
-    no producer uses. So it fences no producer.
+    Raises an error if the brokers don't accept them:
+
+    * AuthorizationError: rights on the transactional ids are missing.
+    * ConfigError: the timeout is above the brokers' limit.
+    * UnsupportedVersionError: the brokers are too old.
     """
     transactional_id, weaker = check_id(prefix), "none"
     try:

@@ -1,16 +1,14 @@
 """The time limits of a decision to commit a batch: the *margin* and the *lease*. Both are pure
 functions of transaction.timeout.ms.
 
-The *margin* is the time that a decided batch needs for its commit. A broker aborts a transaction
-that is older than its ``timeout``. So a batch may be decided only if each of its transactions is
-younger than ``timeout - margin``. Then there is time to commit them.
+The *margin* is the time that is reserved for the commit of a decided batch. A broker aborts a
+transaction that is older than its ``timeout``. So a batch may be decided only if each of its
+transactions is younger than ``timeout - margin``.
 
-The *lease* limits the time between this check and the moment when the decision takes effect. The
-driver may stop in between (a SIGSTOP, a migrating VM, an unavailable coordinator), and the
-transactions become older meanwhile. So the decision is written to the log in a transaction whose
-timeout is the lease. The lease begins before the check. If the log's EndTxn arrives too late, the
-coordinator has aborted the log's transaction, and the decision never takes effect. (The coordinator
-scans for old transactions only from time to time. The lease is short enough for one late scan.)
+The *lease* limits the time between this check and the moment when the decision takes effect. It is
+the timeout of the transaction that writes the decision to the log, and begins before the check. If
+the driver stops for longer than the lease, the coordinator aborts the log's transaction. Then the
+decision never takes effect.
 """
 
 from __future__ import annotations
@@ -38,8 +36,9 @@ def margin_ms(timeout_ms: int) -> int:
 def lease_ms(timeout_ms: int) -> int:
     """The timeout of the log's transaction with a decision, in milliseconds.
 
-    It is half of (margin - 10 s), but at most 15 s and at least 1 s. The 10 s are for a late scan
-    of the coordinator. If transaction.timeout.ms is below ``cross_checks.SHORT_TIMEOUT_MS``, the
-    margin is too short, and the lease of 1 s does not guarantee that a late decision fails.
+    It is half of (margin - 10 s), but at least 1 s and at most 15 s. The 10 s are reserved for a
+    coordinator that aborts an old transaction late. If transaction.timeout.ms is below
+    ``cross_checks.SHORT_TIMEOUT_MS``, the margin is too short for that. Then a decision may take
+    effect after its transactions have timed out.
     """
     return max(1_000, min(_LONGEST_MS, (margin_ms(timeout_ms) - _SCAN_MS) // 2))

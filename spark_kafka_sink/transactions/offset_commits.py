@@ -1,17 +1,17 @@
 """Commits a consumer group's offsets in a transaction of the driver, together with the data.
 
-:class:`GroupOffsets` creates the requests that add a group's offsets to a transaction. For each
-request, it also determines the broker that gets the request, and the errors after which the request
-is sent again. This module does not read the offsets (``datasource/exactly_once/source_offsets.py``
-does that). It does not end the transaction (``committer.py`` does that).
+:class:`GroupOffsets` creates the requests that add a group's offsets to a transaction. The offsets
+take effect when the transaction is committed (KIP-98).
+``datasource/exactly_once/source_offsets.py`` reads the offsets. ``committer.py`` ends the
+transaction.
 
-The offsets take effect when the transaction is committed (KIP-98). With transactions of version 1,
-AddOffsetsToTxn first adds the group to the transaction, at the transaction's coordinator. With
-version 2, the group's coordinator does that itself when it gets TxnOffsetCommit v5 (KIP-890).
+With transactions of version 1, AddOffsetsToTxn first adds the group to the transaction, at the
+transaction's coordinator. With version 2, the group's coordinator does that itself when it gets
+TxnOffsetCommit v5 (KIP-890).
 
-The requests contain no member id and no generation of the group. So brokers accept the offsets even
-if consumers are active in that group. Java's ``sendOffsetsToTransaction`` with only a group id does
-the same. The requests are idempotent.
+The requests are idempotent, and contain no member id and no generation of the group. So brokers
+accept the offsets even if consumers are active in that group. Java's ``sendOffsetsToTransaction``
+with only a group id does the same.
 """
 
 from __future__ import annotations
@@ -106,12 +106,15 @@ class GroupOffsets:
 def _error_in_offsets(
     client: TransactionClient, what: str
 ) -> Callable[[TxnOffsetCommitResponse], ErrorCode]:
-    """Creates the function that returns the error code of a TxnOffsetCommit response.
+    """Creates a function for the responses to TxnOffsetCommit. The function returns the error code
+    after which the whole request is sent again, or NONE if there is no error.
 
-    If a partition has an error that can be retried, the function returns this error, and the whole
-    request is sent again. If a partition has another error, the function raises the exception of
-    that error. If the cluster does not have a partition, the request is sent again for 5 seconds.
-    After that, the function raises the exception. Without errors, the function returns NONE.
+    It handles the error of a partition in one of three ways:
+
+    * An error that can be retried is returned.
+    * If the cluster does not have the partition, the error is returned for 5 seconds. After that,
+      its exception is raised.
+    * For any other error, its exception is raised.
     """
     unknown_until: int | None = None
 

@@ -77,8 +77,10 @@ def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
 
 def _named(ids: Sequence[str], key: str) -> str:
     """Returns the arguments with which ``kprod txn abort`` ends the transactions in ``ids``. One
-    run has written all of them, so the arguments are the prefix of ``key``, and the run. If the
-    first id is not the id of a task, the only argument is this id.
+    run has written all of them.
+
+    The arguments are the prefix of ``key``, and the run. If the first id is not the id of a task,
+    the only argument is this id.
     """
     found = parse(ids[0])
     return ids[0] if found is None else f"--prefix {prefix_of_key(key)} --run {found.run}"

@@ -1,14 +1,13 @@
-"""The outcome of a transaction if EndTxn(commit) got no clear response. The coordinator's
-description of the transaction shows the outcome.
+"""The outcome of a transaction: committed, aborted, not ended yet, or unknown. The coordinator's
+description of the transaction shows it.
 
-This module has a table with the outcome for each response to DescribeTransactions. It sends no
-request: ``ending.py`` does that.
+The table ``_COMMITS`` has the outcome for each state, epoch and transaction version in a response
+to DescribeTransactions. This module sends no request: ``ending.py`` does that.
 
-The errors INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING and
-PRODUCER_FENCED only mean that the transaction can't be committed now. A transaction that the broker
-has aborted gets the same error codes as a transaction that was committed long ago. (Flink treated
-these errors as "committed", and lost data: FLINK-23839.) DescribeTransactions shows which of the
-two it is. The table ``_COMMITS`` has the outcome for each state, epoch and transaction version.
+The error code of EndTxn(commit) does not show the outcome. INVALID_PRODUCER_EPOCH,
+INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING and PRODUCER_FENCED only mean that the transaction
+can't be committed now. Brokers may have aborted it, or it was committed long ago. (Flink treated
+these errors as "committed", and lost data: FLINK-23839.)
 """
 
 from __future__ import annotations

@@ -1,26 +1,13 @@
-"""Finds and aborts orphans. An orphan is a transaction that a crashed, killed or superseded task
-attempt left open.
+"""Finds and aborts orphans: transactions that a crashed, killed or superseded task attempt left
+open. An orphan blocks every read_committed consumer of its partitions until it times out.
 
-Two kinds of open transactions may be aborted here, if no decision names them. The first kind are
-transactions of a run that can't commit any more: ``CommitState.standing`` has the rule for that.
-The second kind are transactions of the run that performs the sweep.
+Two kinds of open transactions are aborted here, if no decision names them:
 
-An orphan blocks every read_committed consumer of its partitions until it times out.
-``TransactionClient.abort_exactly`` aborts an orphan. With transactions of version 2, this method
-sends EndTxn with the producer id and epoch that the coordinator reports. An EndTxn that arrives
-when the id has a newer epoch has no effect. With version 1, the method sends InitProducerId, which
-aborts any open transaction of the id. This is safe, because no task uses the id of an orphan again
-(``datasource/exactly_once/transactional_producers.py``).
+* Transactions of a run that can't commit any more (``CommitState.standing``).
+* Transactions of the run that performs the sweep.
 
-With transactions of version 2, the first Produce of an attempt opens its transaction. Until then
-its transactional id is in the state Empty. The first Produce of a killed attempt may still be in
-flight, so ids in the state Empty are aborted as well. An example that was seen on a real broker::
-
-    attempt 0: InitProducerId, Produce (delayed)      its process is killed
-    attempt 1: writes, prepares; the driver commits and sweeps: attempt 0 is not Ongoing
-    attempt 0's Produce arrives: it opens a transaction that stays open until it times out
-
-After the abort the id is in the state CompleteAbort, so later sweeps don't find it again.
+With transactions of version 2, ids in the state Empty are aborted as well: the first Produce of a
+killed attempt may still be in flight, and would open a transaction.
 """
 
 from __future__ import annotations
@@ -49,8 +36,8 @@ def open_ids(
 ) -> set[TransactionalId]:
     """Returns the ids of the open transactions of ``key`` for which ``mine`` returns True.
 
-    Brokers that don't respond are tried again for some seconds, because a run that is missing in
-    the result would not be aborted. If a broker still does not respond, a warning is logged.
+    Brokers that don't respond are tried again for some seconds. If a broker still does not respond,
+    its transactions are missing in the result, and a warning is logged.
     """
     return {
         one
@@ -70,18 +57,25 @@ def sweep(
     patient: bool = False,
 ) -> tuple[tuple[str, ...], bool]:
     """Aborts the open transactions of ``key`` for which ``is_orphan`` returns True, except the ids
-    in ``keep``.
+    in ``keep``. Returns two values:
 
-    Returns two values. The first value has the ids of the aborted transactions. The second value is
-    True if the run with the id ``spared`` has open transactions that are not in ``keep``. With
-    transactions of version 2, ids in the state Empty are also aborted (see the module docstring).
-    They are not in the first value, but count as open for the second value.
+    * The ids of the aborted transactions.
+    * True if the run with the id ``spared`` has open transactions that are not in ``keep``.
+
+    With transactions of version 2, ids in the state Empty are also aborted. They are not in the
+    first value, but count as open for the second value.
 
     Only transactions of exactly this key are aborted. For the key "a", a transaction of the key
     "a.b" is not touched. With ``patient``, brokers that can't be reached are tried again for some
-    seconds (see ``TransactionClient.open_transactions``).
+    seconds. If a broker does not respond, its transactions stay open, and a warning is logged.
     """
     version = client.transaction_version(deadline_ms)
+    # With version 2, the first Produce of an attempt opens its transaction. Until then, the id is
+    # Empty. Seen on a real broker:
+    #   1. Attempt 0 sends InitProducerId and Produce. Produce is delayed. Its process is killed.
+    #   2. Attempt 1 writes and prepares. The driver commits and sweeps: attempt 0 is not Ongoing.
+    #   3. Attempt 0's Produce arrives. It opens a transaction that stays open until it times out.
+    # After the abort, the id is in the state CompleteAbort. So later sweeps don't find it again.
     endable = (_S.ONGOING, _S.EMPTY) if version >= 2 else (_S.ONGOING,)
     open_ = _listed(client, key, deadline_ms, patient=patient)
     left = [one for one, state in open_.items() if state in endable and str(one) not in keep]
@@ -95,6 +89,8 @@ def sweep(
         for i, d in described.items()
         if d.state in endable and d.error is ErrorCode.NONE and d.producer_id >= 0
     }
+    # (With version 1, this sends InitProducerId, which aborts any open transaction of the id. This
+    # is safe: no task uses the id of an orphan again, see ``transactional_producers.py``.)
     answers = client.abort_exactly(found, deadline_ms)
     unclear = [i for i, code in answers.items() if code is None and found[i].state is _S.ONGOING]
     if unclear:
@@ -140,18 +136,20 @@ def warn_unseen(key: str, what: str) -> None:
 
 def is_orphan(one: TransactionalId, step: Sweep, state: CommitState) -> bool:
     """Whether ``step`` aborts the open transaction of the task with the transactional id ``one``.
-    The caller leaves out transactions that a decision names: this function does not check that.
+    True in two cases:
 
-    The result is True in two cases. The first case: the run of the transaction is one of
-    ``step.runs``, and planned the transaction at generation ``step.planned`` or earlier. (The
-    generation is a number in the state that each take-over raises.) The second case: ``step``
-    aborts transactions of superseded runs, and ``state`` shows that the run is superseded. Between
-    the read of ``state`` and the abort, another process may write a later state to the commit log.
-    But a superseded run can't commit the transaction in a later state either
-    (``CommitState.standing``).
+    * The run of the transaction is one of ``step.runs``, and planned the transaction at generation
+      ``step.planned`` or earlier. (The generation is a number in the state that each take-over
+      raises.)
+    * ``step.superseded`` is true, and ``state`` shows that the run can't commit the transaction any
+      more. Exception: the run ``step.spared``.
+
+    The caller must leave out transactions that a decision names: this function does not check that.
     """
     if one.run in step.runs and one.planned <= step.planned:
         return True
     if not step.superseded or one.run == step.spared:
         return False
+    # (Another process may write a later state before the abort. But a batch that is superseded
+    # stays superseded.)
     return state.standing(one.run, one.planned) is Standing.SUPERSEDED
