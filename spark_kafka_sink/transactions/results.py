@@ -82,9 +82,10 @@ _VISIBLE: Final = {
 @dataclass(frozen=True, slots=True)
 class LogLost:
     """The reason why a commit or the planning of a batch fails: the commit log has lost the state
-    of the key, or an operator has reset the state. ``generation`` is the generation at which the
-    batch was planned. The generation is a number in the state that grows when a run takes over the
-    key.
+    of the key, or an operator has reset it.
+
+    ``generation`` is the generation of the key when the batch was planned. It is a number in the
+    state that grows when a run takes over the key.
     """
 
     generation: int
@@ -96,9 +97,10 @@ class RunAborted:
     list of runs that can't commit any more. No other run has taken over the key since ``run``
     planned its batch.
 
-    If ``is_certain`` is true, ``run`` was aborted. Otherwise ``run`` was aborted, or another run
-    had taken over before ``run`` planned its batch. ``is_of_versions`` is true if the batch is a
-    version (txnVersion) of a job: the text of the error mentions that.
+    * ``is_certain``: true if ``run`` was aborted. If false, either ``run`` was aborted, or another
+      run had taken over before ``run`` planned its batch.
+    * ``is_of_versions``: true if the batch is a version (txnVersion) of a job. The text of the
+      error mentions that.
     """
 
     run: str
@@ -108,15 +110,18 @@ class RunAborted:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """The reason why a commit or the planning of a batch fails: ``run`` planned its batch at
-    ``generation``, such as 5, and the log now has the later generation ``newest_generation``, such
-    as 6. The generation is a number that grows when a run takes over the key. ``owner`` is the run
-    that owns the key now, or empty if there is none.
+    """The reason why a commit or the planning of a batch fails: the key now has a later generation
+    than at the planning. The generation is a number that grows when a run takes over the key.
 
-    If ``is_certain`` is true, ``owner`` is another run, and has taken over since the planning.
-    Otherwise perhaps no other run has taken over, because the generation also grows when many runs
-    are aborted. ``newest_run`` is the owner, or the run that was aborted last if there is no owner.
-    ``is_of_versions`` is true if the batch is a version (txnVersion) of a job.
+    * ``run``: the run that planned the batch.
+    * ``generation``: the generation at the planning, such as 5.
+    * ``newest_generation``: the generation now, such as 6.
+    * ``owner``: the run that owns the key now, or empty if there is none.
+    * ``newest_run``: the owner. If there is none, the run that was aborted last.
+    * ``is_certain``: true if ``owner`` is another run, and has taken over since the planning. If
+      false, perhaps no other run has taken over: the generation also grows when many runs are
+      aborted.
+    * ``is_of_versions``: true if the batch is a version (txnVersion) of a job.
     """
 
     run: str
@@ -152,8 +157,8 @@ class VersionLeftOut:
 @dataclass(frozen=True, slots=True)
 class VersionForgotten:
     """The reason why a commit or the planning of a batch fails: the job's version ``number``
-    (txnVersion) is older than ``oldest``, the oldest version in the commit log. So it is unknown
-    whether version ``number`` was ever written. ``last_done`` is the newest version in the log.
+    (txnVersion) is older than all versions in the commit log. So it is unknown whether it was ever
+    written. ``oldest`` and ``last_done`` are the oldest and the newest version in the log.
     """
 
     number: int
@@ -187,9 +192,9 @@ class OtherRows:
 
 @dataclass(frozen=True, slots=True)
 class WritesMissing:
-    """The reason why a commit fails: the commit log does not have all writes of a
-    ``spark_kafka_sink.transaction`` (a block). ``wanted`` is the number of writes of the block, and
-    ``found`` is the number of writes that the log has. ``number`` is the number of the batch.
+    """The reason why a commit fails: the commit log does not have all writes of a block
+    (``spark_kafka_sink.transaction``). The block has ``wanted`` writes, and the log has ``found``
+    writes. ``number`` is the number of the batch.
     """
 
     number: int
@@ -199,12 +204,13 @@ class WritesMissing:
 
 @dataclass(frozen=True, slots=True)
 class NotOpen:
-    """The reason why a commit fails: the decision to commit the batch was not written to the commit
-    log, because some of the batch's transactions are not open any more.
+    """The reason why a commit fails: some of the batch's transactions are not open any more. So the
+    decision to commit the batch was not written to the commit log.
 
-    ``of`` is the number of the batch's transactions, and ``gone`` is the number of those that are
-    not open. ``first`` is the id of the first transaction that is not open, and ``first_state`` is
-    the state that its coordinator reports.
+    * ``of``: the number of the batch's transactions.
+    * ``gone``: the number of those that are not open.
+    * ``first``: the id of the first one that is not open.
+    * ``first_state``: the state of this one, as its coordinator reports it.
     """
 
     number: int
@@ -216,13 +222,14 @@ class NotOpen:
 
 @dataclass(frozen=True, slots=True)
 class TooOld:
-    """The reason why a commit fails: the decision to commit the batch was not written to the commit
-    log, because some of the batch's transactions are too near to their timeout.
+    """The reason why a commit fails: some of the batch's transactions are too near to their
+    timeout. So the decision to commit the batch was not written to the commit log.
 
-    ``of`` is the number of the batch's transactions, and ``late`` is the number of those that are
-    too old. ``first`` is the id of the first transaction that is too old, and ``timeout_ms`` is its
-    timeout. A transaction is too old if it has been open for more than ``young_ms``. A transaction
-    that no coordinator lists as open also counts as too old, because its age is unknown.
+    * ``of``: the number of the batch's transactions.
+    * ``late``: the number of those that are too old: they have been open for more than
+      ``young_ms``, or no coordinator lists them as open.
+    * ``first``: the id of the first one that is too old.
+    * ``timeout_ms``: the timeout of this one.
     """
 
     number: int
@@ -289,9 +296,11 @@ class Undone:
 @dataclass(frozen=True, slots=True)
 class InPart:
     """The reason why a commit or the planning of a batch fails: the decided batch is committed only
-    in part. ``of`` is the number of the batch's transactions. ``ids`` are the ids of those that
-    brokers have aborted. At least one other transaction of the batch is committed, and the outcome
-    of some may be unknown.
+    in part.
+
+    * ``of``: the number of the batch's transactions.
+    * ``ids``: the ids of those that were aborted. At least one other transaction is committed. The
+      outcome of some may be unknown.
     """
 
     number: int
@@ -301,8 +310,9 @@ class InPart:
 
 @dataclass(frozen=True, slots=True)
 class NotDescribed:
-    """The reason why a commit fails: it is unknown whether the batch is committed, because the
-    coordinators can't describe some of its transactions. ``ids`` are the ids of these transactions.
+    """The reason why a commit fails: it is unknown whether the batch is committed. The coordinators
+    can't describe all of the batch's transactions. ``ids`` are the ids of all its transactions.
+
     The decision to commit the batch may have been in the commit log, and is not there now.
     """
 
@@ -313,10 +323,11 @@ class NotDescribed:
 
 @dataclass(frozen=True, slots=True)
 class EndedSomehow:
-    """The reason why a commit fails: it is unknown whether the batch is committed, because the
-    coordinators' descriptions don't show the outcome of some of its transactions. ``ids`` are the
-    ids of these transactions. The decision to commit the batch may have been in the commit log, and
-    is not there now.
+    """The reason why a commit fails: it is unknown whether the batch is committed. The
+    coordinators' descriptions don't show the outcome of the transactions with the ids ``ids``.
+
+    The decision to commit the batch may have been in the commit log, and is not there now. ``of``
+    is the number of the batch's transactions.
     """
 
     number: int
@@ -394,12 +405,11 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Contradicted:
-    """The reason why an operator's command fails: some transactions can't end as the operator
-    wants. ``ids`` are the ids of these transactions.
+    """The reason why an operator's command fails: the transactions with the ids ``ids`` can't end
+    as the operator wants.
 
-    If ``done`` is true, the operator wants the batch to count as done, and these transactions can't
-    be committed. If ``done`` is false, the operator wants the batch to be written again, and these
-    transactions can't be aborted.
+    If ``done`` is true, the batch is to count as done, and these transactions can't be committed.
+    If ``done`` is false, the batch is to be written again, and these transactions can't be aborted.
     """
 
     ids: tuple[str, ...]
@@ -489,16 +499,15 @@ def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
 def ended_by_others(
     tried: Decision, seen: tuple[TransactionDescription, ...] | KafkaError
 ) -> Commit | Refuse | None:
-    """Finds out whether the batch of a decision is committed. ``tried`` is the decision: a commit
-    has written it, or has tried to write it, and the commit log does not have it now. Either the
-    decision was never written, or another process has ended the batch and then removed the
-    decision.
+    """Finds out whether the batch of the decision ``tried`` is committed. A commit has written this
+    decision, or has tried to write it, and the commit log does not have it now.
 
-    ``seen`` are the coordinators' descriptions of the batch's transactions, or the error that was
-    raised in place of the descriptions. Returns COMMITTED if all transactions are committed.
-    Returns None if each transaction is aborted or still open, so that no row of the batch is
-    visible. Otherwise returns a failure: a part of the batch is committed, or it is unknown how
-    much is committed.
+    ``seen`` has the coordinators' descriptions of the decision's transactions, in the same order.
+    If the request for them has failed, it is the error. The result is one of these:
+
+    * COMMITTED: all transactions are committed.
+    * None: each transaction is aborted or still open, so no row of the batch is visible.
+    * A failure: a part of the batch is committed, or it is unknown how much is committed.
     """
     number = tried.number
     if isinstance(seen, KafkaError):

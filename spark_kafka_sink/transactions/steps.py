@@ -1,15 +1,15 @@
-"""The values that describe the work on one key: goals, views and steps.
+"""The values that describe the work on one key of the commit log: goals, views and steps.
 
-A *goal* is the work that a caller requests, such as the commit of a batch. The *view* has all facts
-that the process has collected for that goal. ``table.py`` chooses the next *step* from goal and
-view. ``committer.py`` performs the step, and adds the step's result to the view. To *open* a key of
-the commit log means to fence its earlier writers, and to read its state.
+* A *goal* is the work that a caller requests, such as the commit of a batch.
+* The *view* has all facts that this process has collected for the goal.
+* A *step* is the next action for the goal. ``table.py`` chooses it from goal and view.
+  ``committer.py`` performs it, and adds its result to the view.
 
-This module has the goals, :class:`View`, the steps, and the functions that add a step's result to a
-view. All of them are plain values or pure functions: they use no broker, no clock and no logger.
+To *open* a key means to fence its earlier writers, and to read its state.
 
-Between two steps other processes may perform any steps, and this process may stop forever.
-``tests/transactions/explorer.py`` tries every order.
+All of these are plain values. The functions of this module are pure: they use no broker, no clock
+and no logger. Between two steps other processes may perform any steps, and this process may stop
+forever. ``tests/transactions/explorer.py`` tries every order.
 """
 
 from __future__ import annotations
@@ -57,20 +57,21 @@ class CommitBatch:
 
 
 def _expected(_: CommitState) -> None:
-    """Accepts every state of a key, and so returns None. The default of
-    :attr:`RollForward.refusal`.
+    """The default of :attr:`RollForward.refusal`: accepts every state of a key. (None means that
+    there is no reason to refuse the state.)
     """
 
 
 @dataclass(frozen=True, slots=True)
 class RollForward:
     """Goal: end the decided batch that the commit log has for ``key``, if there is one. A batch is
-    decided if the log has the decision to commit it.
+    decided if the log has the decision to commit it. Its transactions are all committed, or all
+    aborted. After an abort the batch is written again.
 
-    The transactions of the batch are all committed, or all aborted. After an abort the batch is
-    written again. If ``only_lost`` is true, the transactions are aborted only if brokers have
-    already aborted some of them. ``refusal`` is a function that is called with the state of the
-    key. The function returns None, or the reason why the caller can't continue from this state.
+    * ``refusal``: a function that is called with the state of the key. It returns None, or the
+      reason why the caller can't continue from this state.
+    * ``only_lost``: if true, the transactions are aborted only if brokers have already aborted some
+      of them.
     """
 
     key: str
@@ -109,14 +110,14 @@ class AbortUnknown:
 
 @dataclass(frozen=True, slots=True)
 class EndByHand:
-    """Goal of an operator: abort ``transactions``, except transactions that have changed since they
-    were described.
+    """Goal of an operator: abort ``transactions``, which all belong to ``key``. A transaction that
+    has changed since it was described is left alone.
 
-    All ``transactions`` belong to ``key``. Transactions that a decision names are aborted only if
-    their ids are in ``even_decided``. Transactions of the run that owns the key are aborted only if
-    ``even_owners`` is true. If ``may_decide`` is true, the runs of some transactions may still
-    commit. So before the abort, the key is opened, and these runs are recorded as aborted. (The
-    opening fences the writers of the key.)
+    * ``even_decided``: the ids of transactions that are aborted although a decision names them.
+    * ``even_owners``: if true, transactions of the run that owns the key are aborted, too.
+    * ``may_decide``: true if the runs of some transactions may still commit. Then the key is opened
+      before the abort, and these runs are recorded as aborted. (The opening fences the writers of
+      the key.)
     """
 
     key: str
@@ -128,16 +129,15 @@ class EndByHand:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Goal of an operator: end the decided or PARTIAL batch of ``key``. After that, the batch
-    counts as done if ``done`` is true, and is written again if ``done`` is false. A batch is
-    decided if the commit log has the decision to commit it. It is PARTIAL if, in addition, some of
-    its transactions are committed and others were aborted.
+    """Goal of an operator: end the decided or PARTIAL batch of ``key``. A batch is decided if the
+    commit log has the decision to commit it. It is PARTIAL if some of its transactions are
+    committed and others were aborted.
 
-    ``planned`` is the state that the operator has seen. Some transactions may contradict ``done``.
-    If ``done`` is true, they are the transactions whose rows are lost or may be lost, although the
-    batch counts as done. If ``done`` is false, they are the committed transactions, whose rows are
-    visible twice after the batch is written again. ``accepted`` has the ids of those transactions
-    that contradict ``done`` and that the operator has accepted.
+    * ``planned``: the state that the operator has seen.
+    * ``done``: if true, the batch counts as done after that. If false, it is written again.
+    * ``accepted``: the ids of transactions that contradict ``done``, as the operator has accepted.
+      If ``done`` is true, the rows of these transactions are lost or may be lost. If ``done`` is
+      false, their rows are committed, and will be visible twice.
     """
 
     key: str
@@ -213,12 +213,14 @@ class Failed:
 @dataclass(frozen=True, slots=True)
 class View:
     """All facts that this process has collected while it works on one goal, such as the commit of a
-    batch: facts about a key of the commit log, and about its transactions.
+    batch.
 
-    ``state`` is the key's state in the commit log: as it was read when the key was opened, or as
-    this process has written it since. ``wall_ms`` is the wall-clock time when the key was opened.
-    To open a key means to fence its earlier writers, and to read its state. If a step fails, the
-    key may be opened again. In that case, some facts are kept, and the others are dropped.
+    ``state`` is the key's state in the commit log, as this process has read or written it last. To
+    *open* a key means to fence its earlier writers, and to read its state. ``wall_ms`` is the
+    wall-clock time of this opening.
+
+    If a step fails, the key may be opened again. Then some facts are kept, and the others are
+    dropped.
     """
 
     state: CommitState = _NEVER_WRITTEN
@@ -347,10 +349,11 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Step: check that the state is the newest state of the key in the commit log.
+    """Step: check that the state is the newest state of the key in the commit log. The state may be
+    old, because a former leader of the log's partition may have returned it.
 
-    A former leader of the log's partition may return an old state, but a former leader does not
-    accept a write. So the step writes the unchanged state, and aborts that write.
+    The step writes the unchanged state, and aborts that write. A former leader does not accept a
+    write, so the step then fails.
     """
 
 
@@ -380,9 +383,9 @@ class Write:
     """Step: write ``state`` as the state of the key. If ``state`` is None, remove the records of
     the key.
 
-    ``why`` is the reason for the write. ``how`` is the result of the commit if the commit succeeds
-    with this write, otherwise None. If ``may_fail`` is true, the commit goes on even if this write
-    fails.
+    * ``why``: the reason for the write.
+    * ``how``: the result of the commit if the commit succeeds with this write, otherwise None.
+    * ``may_fail``: if true, the commit goes on even if this write fails.
     """
 
     state: CommitState | None
@@ -396,8 +399,11 @@ class Decide:
     """Step: write ``state``, which has a decision to commit, to the commit log. This is the commit
     point: after this write, the transactions of the decision are to be committed.
 
-    The step fails if a transaction of the decision is not open, if a transaction is too near to its
-    timeout, or if a partition of the transactions or of the log has no leader.
+    The step fails in these cases:
+
+    * A transaction of the decision is not open.
+    * A transaction is too near to its timeout.
+    * A partition of the transactions, or the partition of the log, has no leader.
     """
 
     state: CommitState
@@ -408,9 +414,11 @@ class PrepareOwn:
     """Step: write the report and the consumer group's offsets of the batch, each in a transaction
     of the driver itself. These transactions stay open, and are committed with the batch.
 
-    The transactional ids of these transactions contain ``number``: 0, or the number of the write in
-    its block. They also contain ``name`` if several threads of one run may commit at the same time.
-    Otherwise ``name`` is empty.
+    Their transactional ids contain two parts:
+
+    * ``number``: 0, or the number of the write in its block.
+    * ``name``: the name of the commit, if several threads of one run may commit at the same time.
+      Otherwise empty.
     """
 
     number: int
@@ -436,19 +444,18 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Step: abort the open transactions of ``runs``, if they were planned at generation ``planned``
-    or earlier. If ``superseded`` is true, also abort the open transactions of all superseded runs.
-    A superseded run can't commit any more, because another run has taken over the key, or because
-    the run was aborted.
+    """Step: abort open transactions that will not be committed. No transaction of a decision is
+    aborted.
 
-    The key's state has a number, the generation. Each take-over raises it. For example, if
-    ``planned`` is 5, the step aborts transactions that were planned at generation 4 or 5, and not
-    those of generation 6. The step aborts no transaction of a decision, and no transaction of the
-    run ``spared``.
-
-    If ``when_killed`` is true, first wait until Spark has had time to kill the batch's tasks. If
-    ``may_fail`` is true, the commit goes on even if this step fails. ``how`` is the result of the
-    commit if the commit ends with this step.
+    * ``runs``, ``planned``: abort the open transactions of ``runs`` that were planned at generation
+      ``planned`` or earlier. The generation is a number in the key's state that each take-over
+      raises.
+    * ``superseded``: if true, also abort the open transactions of all superseded runs. Such a run
+      can't commit any more: another run has taken over the key, or the run was aborted.
+    * ``spared``: a run whose transactions are not aborted, although it may be superseded.
+    * ``when_killed``: if true, first wait until Spark has had time to kill the batch's tasks.
+    * ``may_fail``: if true, the commit goes on even if this step fails.
+    * ``how``: the result of the commit if the commit ends with this step.
     """
 
     runs: frozenset[str] = frozenset()
@@ -465,9 +472,8 @@ class AbortExactly:
     """Step: abort ``transactions``, except transactions that have changed since they were
     described.
 
-    ``prepared`` has the ids of the transactions that the operator aborts although a decision names
-    them. These transactions are always aborted by EndTxn, and not by InitProducerId. So their
-    coordinators can still show their outcome later.
+    ``prepared`` has the ids of those that a decision names. They are aborted by EndTxn, and never
+    by InitProducerId. So their coordinators can still show their outcome later.
     """
 
     transactions: tuple[TransactionDescription, ...]
@@ -479,9 +485,8 @@ class EndRest:
     """Step: end the transactions of ``decision`` that are still open. If ``done`` is true, they are
     committed, otherwise they are aborted.
 
-    ``accepted`` has the ids of transactions that contradict ``done``, and that the operator has
-    accepted: they are committed although ``done`` is false, or may be aborted although ``done`` is
-    true. The command does not fail because of these transactions.
+    ``accepted`` has the ids of transactions that have ended in the other way, or may have. The
+    operator has accepted that, so the command does not fail because of them.
     """
 
     decision: Decision
@@ -515,12 +520,14 @@ def with_read(view: View, state: CommitState, *, is_settled: bool) -> View:
 
 
 def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) -> View:
-    """Creates the view after the key was opened, with the new ``state``.
+    """Creates the view after the key was opened, with the new ``state``. ``begun_ms`` is the time
+    when the opening began.
 
     The new view keeps the facts in ``before`` that do not depend on the state, such as the time
-    limit. The new view drops all other facts. ``begun_ms`` is the time when the opening began.
-    ``before.tried`` is a decision that an earlier step tried to write, with an unknown outcome. If
-    ``state`` has this decision, the new view shows the batch as decided.
+    limit. It drops all other facts.
+
+    ``before.tried`` is a decision that an earlier step tried to write. If ``state`` has this
+    decision, the new view has it in ``decided``: the log is known to have had it.
     """
     found, tried = state.decision, before.tried
     is_ours = found is not None and tried is not None and set(found.ids) == set(tried.ids)
@@ -580,12 +587,13 @@ def with_removed(view: View) -> View:
 
 
 def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError) -> View:
-    """Returns a copy of ``view`` with ``seen``: the descriptions of the transactions of
-    ``view.tried``, or the error that was raised in place of the descriptions. ``view.tried`` is a
-    decision that may have been in the commit log.
+    """Returns a copy of ``view`` with ``seen``: the coordinators' descriptions of the transactions
+    of ``view.tried``, or the error of the request for them. ``view.tried`` is a decision that may
+    have been in the commit log.
 
-    If all these transactions were aborted, the copy has no decision in ``tried``, because nothing
-    of the decision is or will be visible.
+    * If all these transactions were aborted, ``tried`` is None in the copy: no row of the decision
+      is or will be visible.
+    * If each of them is aborted or still open, ``decided`` is None in the copy.
     """
     tried = view.tried
     assert tried is not None
@@ -635,8 +643,8 @@ def with_write(view: View, step: Write) -> View:
 
 
 def without_write(view: View, step: Write) -> View:
-    """Returns a copy of ``view`` for the case that the commit goes on although ``step`` could not
-    write the state (``step.may_fail``).
+    """Returns a copy of ``view`` for a commit that goes on although ``step`` could not write the
+    state (``step.may_fail``).
 
     Another process may have fenced this process, and may have decided a batch. So the copy lacks
     all facts that the other process could have changed.
