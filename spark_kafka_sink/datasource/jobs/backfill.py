@@ -1,12 +1,13 @@
 """``backfill``: writes a large DataFrame in steps, each step exactly once.
 
-The batch writer of ``format("kprod")`` writes a step, with the backfill's name as txnAppId and the
-step's number as txnVersion. The steps become visible one after another, in ascending order, each as
-a whole. The backfill is never one transaction.
+The steps become visible to consumers one after another. A backfill is never one transaction.
 
-``backfill_plan.py`` divides the source into steps. ``backfill_ledger.py`` records the plan and the
-progress in the topic of the commit log, so that a later call continues where an earlier call
-stopped.
+- ``backfill_plan.py`` divides the source into steps.
+- ``backfill_ledger.py`` records the plan and the progress in the topic of the commit log. With
+  these records, a later call continues where an earlier call stopped.
+
+The batch writer of ``format("kprod")`` writes each step. The txnAppId of the write is the name of
+the backfill, and its txnVersion is the version of the step.
 """
 
 from __future__ import annotations
@@ -100,30 +101,36 @@ def backfill(
         result = backfill("lake.orders", name="orders-2026", by="order_date",
                           topic="orders", valueColumns="*", **kafka)
 
-    ``source`` is a DataFrame, or the name of a table. If it is the name of a Delta or Iceberg
-    table, all calls read the version that the table had at the first call. With the name of a
-    table, ``transform`` makes the columns to write. ``name`` identifies the backfill. It is the
-    txnAppId of the steps, so it must be unique in the Kafka cluster among the names with the same
-    transactionalIdPrefix. ``options`` are the options of the write.
+    - ``source`` is a DataFrame, or the name of a table. If you give the name of a Delta or Iceberg
+      table, all calls read the version that the table had at the first call.
+    - ``name`` identifies the backfill. It is the txnAppId of the steps. No other job with the same
+      transactionalIdPrefix may use this name in the Kafka cluster.
+    - ``by`` is a column. Each step writes a range of its values. If the table is partitioned by
+      this column, a step reads only its own partitions.
+    - ``steps`` is the intended number of steps. A hash divides the rows among the steps, and each
+      step reads the whole source. Give either ``by`` or ``steps``.
+    - ``transform`` is a function that makes the columns to write from the table. Give it only with
+      the name of a table.
+    - ``on_step`` is a function that is called with each written step. If it returns False, the
+      backfill stops before the next step.
+    - ``options`` are the options of the write.
 
-    Give either ``by`` or ``steps``. ``by`` is a column, and each step writes a range of its values.
-    If the table is partitioned by this column, a step reads only its own partitions. ``steps`` is
-    the intended number of steps: rows are divided by a hash, and each step reads the whole source.
+    The time of a step determines the size of the next step. The goal is that the tasks of a step
+    take at most a third of kafka.transaction.timeout.ms (milliseconds). If a step takes too long,
+    smaller steps replace it.
 
-    A later call does not read the steps that the commit log records as written. The time of a step
-    determines the size of the next step. The goal is that the stage of a step takes at most a third
-    of kafka.transaction.timeout.ms (milliseconds). If a step takes too long, smaller steps replace
-    it.
+    If the process receives SIGTERM, the backfill stops after the current step. This works only if
+    the call runs in the main thread. After any stop, the result has ``finished=False``.
 
-    A backfill stops between two steps if the process receives SIGTERM, provided that the call runs
-    in the main thread. It also stops if ``on_step`` returns False. The function ``on_step`` is
-    called with each written step. After a stop, the result has ``finished=False``.
+    Steps that were written before an error stay written. Besides the errors of a write, the
+    function raises these errors:
 
-    Raises ConfigError if an earlier call with this ``name`` had another plan (the error shows the
-    difference), or if another call with this name runs. The source is checked before each step: if
-    it has changed, also raises ConfigError. Raises CommitError if a step takes too long and can't
-    be divided, and SupersededError if another call has taken over. Also raises the errors of a
-    write. Steps that were written before the error stay written.
+    - ConfigError if an earlier call with this ``name`` had another plan. The error shows the
+      difference.
+    - ConfigError if another call with this ``name`` runs.
+    - ConfigError if the files of the source have changed. They are compared before each step.
+    - CommitError if a step takes too long and can't be divided.
+    - SupersededError if another call has taken over the backfill.
     """
     check_part("the name given to backfill", name)
     if (by is None) == (steps is None):
@@ -222,9 +229,9 @@ class _Call:
     ) -> Progress:
         """Writes the next step, and returns the new progress.
 
-        A step may take too long for its transaction, so that nothing of the step is written. In
-        that case, the position ``at`` of the result is still the beginning of this step, and later
-        steps are smaller. If the step has only one slice, raises CommitError.
+        If the step takes too long for its transaction, nothing of the step is written. Then the
+        next step begins at the same position ``at``, and is smaller. Raises CommitError if the step
+        can't be made smaller, because it has only one slice of rows.
         """
         if self._lost is not None:
             raise self._lost
@@ -319,8 +326,8 @@ class _Call:
         """Raises ConfigError if the plan of this call differs from the recorded plan of the first
         call.
 
-        ``reads`` is false for a finished backfill. The source of a finished backfill may no longer
-        exist, so its properties are not compared.
+        ``reads`` is false for a finished backfill. Its source may no longer exist, so the
+        properties of the source are not compared.
         """
         facts = self._facts(plan.pin, claimed, reads=reads)
         if not reads:
@@ -335,11 +342,11 @@ class _Call:
 
     def _claimed(self) -> Claimed:
         """Makes this call the owner of the backfill, and returns the driver's answer. Raises
-        ConfigError if another call runs.
+        ConfigError if another call of the backfill still runs.
 
-        Another call may be recorded as the owner. If its process is not known to have ended, this
-        call watches the owner's recorded heartbeat for some time. If the heartbeat changes, the
-        other call runs.
+        If another call is recorded as the owner, this method may block for ``_SILENT_S`` seconds.
+        In this time it looks whether the recorded heartbeat of the owner changes. If the owner's
+        process is known to have ended, it does not wait.
         """
         found = self._ledger.claim({})
         other = found.progress.caller
@@ -364,9 +371,9 @@ class _Call:
 
     @contextmanager
     def _beating(self) -> Iterator[None]:
-        """A context manager that shows other calls that this call still runs: a thread regularly
-        records a heartbeat in the ledger. If another call has taken over the backfill, the thread
-        sets ``_lost`` to the ledger's error and ends.
+        """A context manager with a thread that regularly records a heartbeat in the ledger. The
+        heartbeat shows other calls that this call still runs. If another call has taken over the
+        backfill, the thread sets ``_lost`` to the ledger's error and ends.
         """
         over = threading.Event()
 
@@ -411,12 +418,13 @@ class _Call:
 def _step_lines(
     spark: SparkSession, on_step: Callable[[BackfillStep], object] | None
 ) -> StepLines | None:
-    """Creates the output on stderr that shows the user each written step. If stderr is neither a
-    terminal nor in a notebook, and the log level INFO is enabled, the log shows the steps. In this
-    case, returns None.
+    """Creates the output on stderr that shows the user each written step.
 
-    In a terminal, one line is rewritten for each step. But if the user's function or Spark's
-    progress bar writes to the terminal too, each step gets a line of its own.
+    - In a terminal, each line replaces the line before. But if the user gives ``on_step``, or if
+      Spark shows its progress bar, all lines stay.
+    - In a notebook, all lines stay.
+    - Anywhere else, all lines stay if the log level INFO is not enabled. If it is enabled, the log
+      shows the steps, and the result is None.
     """
     stream = sys.stderr
     if stream.isatty():

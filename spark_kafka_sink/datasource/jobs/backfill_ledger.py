@@ -1,32 +1,23 @@
 """The records of a backfill in the commit log's topic, and the process that may write them.
 
-A :class:`Ledger` reads and writes two records: the plan of the backfill, and its
-:class:`Progress`. Only one call of ``backfill`` at a time may write them (:class:`Caller`). This
-module does not commit rows, and does not use Spark. The rows are committed under another key of the
-commit log. In this module, only :meth:`Ledger.fence` changes the state of that key.
+A :class:`Ledger` reads and writes two records: the plan of the backfill, and its :class:`Progress`.
+This module does not commit rows, and does not use Spark. The rows are committed under another key
+of the commit log, the key of the rows. In this module, only :meth:`Ledger.fence` changes the state
+of that key.
 
-**Place.** The records are in the commit log's topic, under two keys of their own. Each record has
-the form of a state without a batch (docs/design/commit-protocol.md, "The state"), and one more
-field. A program that does not know this field copies the field unchanged when it writes the state::
+**Place.** Each record has its own key. It has the form of a state without a batch
+(docs/design/commit-protocol.md, "The state"), and one more field::
 
     {prefix}~~backfill~{name}        the field "backfill": Progress, a few hundred bytes
     {prefix}~~backfill-plan~{name}   the field "backfillPlan": BackfillPlan, written once
 
-So the rules of the commit protocol also hold for these records: only one transactional id writes a
-key, and a later writer fences an earlier writer. The character ``~`` separates the parts of a key,
-so ``~~`` encloses an empty part. The key of a write has no empty part, so these two keys are never
-mistaken for the key of a write. A tool that lists all keys sees the two records as states without a
-done batch.
+The character ``~`` separates the parts of a key, so ``~~`` encloses an empty part. The key of a
+write has no empty part, so no write has one of these two keys. The rules of the commit protocol
+also hold for these records: only one transactional id writes a key, and a later writer fences an
+earlier writer.
 
-**Steps.** Before a step is written, the version and the end of the step are recorded. The step
-starts at the position ``at``: all positions before ``at`` are written. The version of a step is
-larger than the version of every earlier step.
-
-A new call may find a recorded step of an earlier call. The new call must find out whether that step
-is written, and no later event may change the result. So the new call runs :meth:`Ledger.fence`. If
-the commit log has the decision to commit the step, this method first commits the step's
-transactions, or aborts all of them. Then the method takes over the key of the rows. After the
-takeover, the commit log refuses the commits of all runs that were planned earlier::
+**Steps.** The version and the end of a step are recorded before its rows are written. If a call
+finds such a record of an earlier call, :meth:`Ledger.fence` finds out whether the step is written::
 
     the key's lastDone >= the step's version   the step is written: the step's end is the new ``at``
     otherwise                                  the step is never written: a new one begins at ``at``
@@ -34,14 +25,20 @@ takeover, the commit log refuses the commits of all runs that were planned earli
 The new step may be smaller or larger than the step that was not written.
 
 **Two callers.** The owner is the caller that may write the records. It increments ``beat`` while it
-runs. Another caller takes over if ``beat`` has not changed for long enough, or if the owner's
-process is known to have ended (``running_process.py``). No clocks of different machines are
-compared. If the old owner was only suspended and continues, its next write of a record fails,
-because another caller has taken over. If the old owner was suspended during a commit of rows, the
-commit log refuses that commit. The old owner may also have been suspended between the record of a
-step and the planning of the step's write. Then the planning fails: the write has the generation
-that the key had before the record (:class:`BegunStep`), and the new owner's takeover has raised the
-generation.
+runs. Another caller takes over in two cases:
+
+- ``beat`` has not changed for long enough.
+- The owner's process is known to have ended (``running_process.py``).
+
+An old owner may only have been suspended, and may continue after the takeover. Then it fails, and
+writes no row a second time:
+
+- If it writes a record, the write fails, because the records have another owner.
+- If it commits rows of a write that was planned before the takeover, the commit log refuses the
+  commit.
+- If it plans the write of a step, the planning fails. The write has the generation that the key of
+  the rows had before the takeover (:class:`BegunStep`), and the takeover has raised this
+  generation.
 """
 
 from __future__ import annotations
@@ -89,10 +86,13 @@ _PAUSE_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The identity of a running call of ``backfill``. ``id`` is random. ``since_ms`` is the start
-    of the call in milliseconds since the epoch, by the clock of the caller's machine. ``process``
-    is an id of the caller's process (``running_process.py``). This id is unique even if a later
-    process has the same pid.
+    """The identity of a running call of ``backfill``.
+
+    - ``id`` is random.
+    - ``process`` is an id of the caller's process (``running_process.py``). No later process has
+      the same id, even if it has the same ``pid``.
+    - ``since_ms`` is the start of the call in milliseconds since the epoch, by the clock of the
+      caller's machine.
     """
 
     id: str
@@ -107,8 +107,8 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
-    """A step that is recorded but not known to be written. It covers the positions of the plan from
-    ``Progress.at`` up to ``end`` - 1, and its txnVersion is ``version``.
+    """A step that is recorded but not known to be written. Its txnVersion is ``version``. It covers
+    the positions from ``Progress.at`` up to ``end`` - 1 (``backfill_plan.py`` explains positions).
     """
 
     version: int
@@ -119,10 +119,9 @@ class OpenStep:
 class BegunStep:
     """A step whose rows the caller may write to Kafka. ``version`` is its txnVersion.
 
-    ``generation`` is the generation of the key of the rows, as it was before the step was recorded.
-    The write of the rows gets this generation as an option. If another caller has taken over since,
-    the key has another generation when Spark plans the write, and the planning fails
-    (``transaction_plan.py``).
+    ``generation`` is a number that the key of the rows had before the step was recorded. The caller
+    passes it to the write of the rows as an option. A takeover by another caller raises the number
+    of the key. Then the planning of the write fails (``transaction_plan.py``).
     """
 
     version: int
@@ -131,18 +130,21 @@ class BegunStep:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The recorded progress of a backfill. A position is the number of a slice of the source's rows
-    (``backfill_plan.py``).
+    """The recorded progress of a backfill.
 
-    - ``caller`` is the running call, the owner of the records. It is None if no call runs. The
-      owner increments ``beat`` while it runs.
+    - ``caller`` is the running call, the owner of the records. It is None if no call runs.
+    - ``beat`` is a number that the owner increments while it runs.
     - ``plan`` is the digest of the recorded plan. It is empty before the plan is recorded.
-    - All positions before ``at`` are written. ``step`` is the recorded next step, or None.
-    - ``version`` is the newest txnVersion that is known: of a step, or of an earlier use of the
-      name as a txnAppId. It is -1 if there is none.
-    - ``steps`` is the number of written steps that had rows. ``rows`` and ``bytes`` (of keys and
-      values) are the totals of these steps. ``ms`` is the time in milliseconds that the written
-      steps took. If a call was killed, its last step may be missing in these numbers.
+    - ``at`` is a position in the source's rows (``backfill_plan.py``). All rows before this
+      position are written.
+    - ``step`` is the recorded next step, or None.
+    - ``version`` is the newest known txnVersion under the name of the backfill. It belongs to a
+      step, or to an earlier use of the name as a txnAppId. It is -1 if there is none.
+    - ``steps`` is the number of written steps that had rows.
+    - ``rows`` and ``bytes`` (of keys and values) are the totals of the written steps.
+    - ``ms`` is the time in milliseconds that the written steps took.
+
+    If a call was killed, its last step may be missing in the last four numbers.
     """
 
     caller: Caller | None = None
@@ -181,8 +183,11 @@ class Progress:
 @dataclass(frozen=True, slots=True)
 class Settled:
     """The progress of a backfill when it is known whether the last recorded step is written.
-    ``payload`` is the number of rows and bytes of that step. It is None if there was no step, if
-    the step had no rows, or if the step is not written.
+    ``payload`` is the number of rows and bytes of that step. It is None in three cases:
+
+    - There was no step.
+    - The step had no rows.
+    - The step is not written.
     """
 
     progress: Progress
@@ -192,9 +197,9 @@ class Settled:
 class Ledger:
     """Reads and writes the records of the backfill ``name`` in the commit log ``log``.
 
-    ``state_of`` is a function that reads the state of a key in the log. In a call of ``backfill``,
-    this function also ends a batch that is decided and not done (``ExactlyOnceDriver.plan``). In
-    the command ``kprod backfill``, the function only reads.
+    ``state_of`` is a function that reads the state of a key in the log. For a call of ``backfill``,
+    give a function that also ends a batch that is decided and not done
+    (``ExactlyOnceDriver.plan``). For the command ``kprod backfill``, the function must only read.
 
     Each method raises the errors of the commit log. A method with the argument ``caller`` raises
     SupersededError if another caller has taken over.
@@ -228,8 +233,8 @@ class Ledger:
         return None if found is None else Progress.decode(found)
 
     def has_progress(self) -> bool:
-        """Whether a progress is recorded, even in a format that this version of the package can't
-        read, and even if the record is damaged.
+        """Whether the commit log has a record of the progress. A damaged record counts. A record in
+        a format that this version of the package can't read counts, too.
         """
         damage = self._log.damage(self._keys[_PROGRESS], self._client.deadline())
         return damage is not None or self._read(_PROGRESS) is not None
@@ -251,13 +256,16 @@ class Ledger:
         return plan
 
     def claim(self, caller: Caller, gone: Mapping[str, int | None]) -> Progress:
-        """Makes ``caller`` the owner of the backfill, unless another owner may be alive. Returns
-        the progress, which names the owner.
+        """Makes ``caller`` the owner of the backfill if no other owner may be alive. Returns the
+        progress, which names the owner.
 
-        ``gone`` has the ids of owners that may be dead. The value is None if the owner's process is
-        known to have ended. Otherwise the value is the heartbeat that the caller has last seen,
-        such as ``{"8c1f": 17}``. If the recorded heartbeat is still 17, the owner counts as dead.
-        If it is another number, the owner is alive and stays the owner.
+        ``gone`` has the ids of owners that may be dead, such as ``{"8c1f": 17}``. Each id has one
+        of two values:
+
+        - None if the owner's process is known to have ended.
+        - The heartbeat that the caller has last seen, here 17. If the recorded heartbeat is still
+          17, the owner counts as dead. If it is another number, the owner is alive and stays the
+          owner.
         """
 
         def claimed(before: Progress | None) -> Progress:
@@ -272,18 +280,8 @@ class Ledger:
         return self._changed(claimed)
 
     def begin(self, caller: Caller, plan: BackfillPlan) -> Progress:
-        """Records the plan, and records the plan's digest in the progress. Raises IllegalStateError
-        if a plan is already recorded.
-
-        First, :meth:`fence` takes over the key of the rows. An operator may have removed the
-        records while an earlier call with this name was still running. Without the takeover, that
-        call could commit its step later. Then a step of the new backfill with the same version
-        would count as written, although it was not.
-
-        Then this method opens the plan's key, checks the owner, and writes the plan. After the
-        check, another caller may take over. The other caller also opens the plan's key, which
-        fences this caller, and then writes its own plan. If this caller writes later, its plan is
-        refused. If it has written before, the other plan replaces its plan.
+        """Takes over the key of the rows (:meth:`fence`), and then records the plan, and the plan's
+        digest in the progress. Raises IllegalStateError if a plan is already recorded.
         """
 
         def check() -> None:
@@ -295,8 +293,14 @@ class Ledger:
             return plan.encode()
 
         check()
+        # An operator may have removed the records while an earlier call with this name still ran.
+        # Without the takeover, that call could commit its step later. Then a step of the new
+        # backfill with the same version would count as written, although it was not.
         self.fence(caller)
 
+        # Another caller may take over after the check in ``owned``. It then also opens the key of
+        # the plan, which fences this caller, and writes its own plan. If this caller writes later,
+        # its plan is refused. If it has written before, the other plan replaces its plan.
         self._write(_PLAN, owned)
         return self._owned(caller, lambda progress: replace(progress, plan=plan.digest))
 
@@ -320,10 +324,12 @@ class Ledger:
         self._write(_PROGRESS, released)
 
     def step(self, caller: Caller, end: int) -> BegunStep:
-        """Records in the commit log which step the backfill writes next: the positions from
-        ``Progress.at`` up to ``end`` - 1, with a new version. The caller writes the rows of the
-        step to Kafka after this call. Raises IllegalStateError if the log already has a step that
-        :meth:`settle` or :meth:`fence` has not removed.
+        """Records the step that the backfill writes next, with a new version. The step covers the
+        positions from ``Progress.at`` up to ``end`` - 1. Call this method before the rows of the
+        step are written to Kafka.
+
+        Raises IllegalStateError if another step is recorded. :meth:`settle` and :meth:`fence`
+        remove the record of a step.
         """
         # (This state is read before the owner is checked. So if another caller takes over after the
         # check, its takeover gives the key another generation than the generation of this state.)
@@ -346,22 +352,27 @@ class Ledger:
 
     def settle(self, caller: Caller, ms: int) -> Settled:
         """Records that the open step is written, and that writing the step took ``ms``
-        milliseconds. The caller must know that the step is written, because the commit log can't
-        show it for a step without rows.
+        milliseconds.
+
+        Call this method only after the write of the step has succeeded. The method does not check
+        this, because the commit log does not show a step without rows.
         """
         state = self._state_of(self._key)
         return self._settled(caller, state, ms, is_written=True)
 
     def fence(self, caller: Caller) -> Settled:
-        """Finds out whether the recorded step is written. The answer is final: no later event can
-        change it. Records the answer in the progress, and removes the step from the progress. If no
-        step is recorded, this method only takes over the key of the rows.
+        """Finds out whether the recorded step is written, records the answer in the progress, and
+        removes the step from the progress. No later event can change the answer.
 
-        All steps commit their rows under one key of the commit log. If an earlier run has decided
-        to commit the step, the step's transactions are first committed, or all aborted. Then this
-        method takes over the key. After that, the commit log refuses every commit of an earlier
-        run. So a step that is not written at the takeover is never written. Raises SupersededError
-        if other drivers keep writing this key meanwhile.
+        The method has two effects on the key of the rows, under which all steps commit their rows:
+
+        1. If an earlier run has decided to commit a step, its transactions are all committed, or
+           all aborted.
+        2. The method takes over the key. From then on, the commit log refuses every commit of an
+           earlier run.
+
+        If no step is recorded, the method has only these two effects. Raises SupersededError if
+        other drivers keep writing the key meanwhile.
         """
         self._owned(caller, lambda progress: progress)
         run = uuid.uuid4().hex
@@ -413,8 +424,8 @@ class Ledger:
     def forget(self) -> None:
         """Removes the plan and the progress, even if they are damaged.
 
-        The commit log keeps the version of the last step, so the next backfill of this name
-        continues with larger versions.
+        The commit log keeps the version of the last step. So the versions of the next backfill with
+        this name are larger.
         """
         for key in self._keys.values():
             self._retried(partial(self._remove, key))
@@ -470,20 +481,23 @@ class Ledger:
         self._when_open(self._keys[record], attempt)
 
     def _when_open(self, key: str, attempt: Callable[[LogSession], T]) -> T:
-        """Opens ``key`` in the commit log. This fences all other processes that have opened the
-        key. Then calls ``attempt``, which reads or writes in the opened session, and returns the
-        result of ``attempt``. May open the key and call ``attempt`` again (:meth:`_retried`).
+        """Opens ``key`` in the commit log, and returns the result of ``attempt``. Opening the key
+        fences all other processes that have opened it. ``attempt`` reads or writes in the opened
+        session. The method may open the key and call ``attempt`` again (:meth:`_retried`).
         """
         return self._retried(lambda: attempt(self._log.open(key, self._client.deadline())))
 
     def _retried(self, attempt: Callable[[], T]) -> T:
-        """Calls ``attempt``, which opens a key of the commit log and may write it. Returns the
-        result of ``attempt``.
+        """Returns the result of ``attempt``, which opens a key of the commit log and may write it.
 
-        Calls ``attempt`` again in two cases: another process has fenced the session before the
-        write, or the write got no clear response. In the second case the earlier write may have
-        succeeded, so ``attempt`` may find its own record. If a retry fails after max.block.ms and
-        is at least the fifth, raises the error of this retry.
+        Calls ``attempt`` again in two cases:
+
+        - Another process has fenced the session before the write.
+        - The write got no clear response. The write may have succeeded, so the next ``attempt`` may
+          find its own record.
+
+        Raises the error of the last call of ``attempt`` if two conditions are met: max.block.ms has
+        passed, and ``attempt`` has been called again at least five times.
         """
         client, until = self._client, self._client.deadline()
         for tries in count():
@@ -497,8 +511,8 @@ class Ledger:
 
 
 def ledger_to_read(client: TransactionClient, log: CommitLog, prefix: str, name: str) -> Ledger:
-    """The records of the backfill ``name`` for a command. When the command reads the records, it
-    completes no commit.
+    """The records of the backfill ``name``, for a command that only reads them. Reading the records
+    through this ledger completes no commit.
     """
 
     def state_of(key: str) -> CommitState:

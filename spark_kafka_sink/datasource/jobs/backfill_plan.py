@@ -1,15 +1,18 @@
 """The plan of a backfill: ranges of a column, slices of the ranges, and the size of the next step.
 
 A plan is recorded once (``backfill_ledger.py``) and never changes. ``backfill_rows.py`` finds the
-ranges, and selects the rows of a step. The functions of this module are pure: they compute numbers,
-and read no rows.
+ranges, and selects the rows of a step. The functions of this module compute only numbers, and read
+no rows.
 
-**Positions.** The ranges of a plan follow each other in the order of the column's values. Each
-range has the same number S of slices, by a hash of the row. Position p is slice p mod S of range p
-div S. So each row of the source is at exactly one position, even a row that is added later. A
-backfill by hash is one range with many slices. A step is an interval of positions: whole ranges, or
-slices of one range. So a step can be larger or smaller than the previous step, while the plan does
-not change.
+**Positions.** A plan divides the rows of the source in two ways:
+
+1. The values of a column are divided into ranges, in ascending order. A backfill by hash has one
+   range for all rows.
+2. The rows of each range are divided into the same number S of slices, by a hash of the row.
+
+A position is the number of a slice in the whole plan: position p is slice p mod S of range p div S.
+Each row of the source has exactly one position, even a row that is added later. A step writes the
+rows of consecutive positions: whole ranges, or slices of one range.
 """
 
 from __future__ import annotations
@@ -55,8 +58,8 @@ class BackfillPlan:
 
     - ``slices`` is the number of slices in each range. A slice is the rows with one value of a hash
       of the row, modulo ``slices``.
-    - ``by`` is the column that divides the rows into ranges, and ``by_type`` its type. Both are
-      empty for a backfill by hash, which has one range.
+    - ``by`` is the column that divides the rows into ranges. ``by_type`` is the type of this
+      column. For a backfill by hash, ``by`` and ``by_type`` are empty, and the plan has one range.
     - ``bounds`` are the lower bounds of all ranges except the first, ascending, as texts.
     - ``rows`` has the number of rows in each range at the first call. It is empty if the rows were
       not counted.
@@ -76,18 +79,17 @@ class BackfillPlan:
 
     @property
     def end(self) -> int:
-        """The number of positions of the plan, which is the number of all slices of all ranges. The
-        last position is ``end`` - 1.
+        """The number of positions of the plan: the number of ranges times ``slices``. The last
+        position is ``end`` - 1.
         """
         return (len(self.bounds) + 1) * self.slices
 
     def weight(self, first: int, end: int) -> float:
-        """The size of the interval of positions from ``first`` up to ``end`` - 1.
+        """The number of rows at the positions from ``first`` up to ``end`` - 1. For a part of a
+        range, the number is estimated.
 
-        If the rows of the plan's ranges were counted, the size is the number of rows in the
-        interval. If the interval has only a part of a range, the rows of this part are estimated.
-        If the rows were not counted, the size is the number of ranges, such as 0.5 for half of the
-        slices of a range.
+        If the rows of the plan were not counted, the result is a number of ranges instead. For
+        example, half of the slices of a range have the weight 0.5.
         """
         return self._weight_before(end) - self._weight_before(first)
 
@@ -195,7 +197,7 @@ class StepSizes:
         return self._plan.next_end(first, self._most)
 
     def took(self, first: int, end: int, seconds: float) -> None:
-        """Adjusts the size of the next step, because the step at the positions from ``first`` up to
+        """Adjusts the size of the next step. The step at the positions from ``first`` up to
         ``end`` - 1 was written in ``seconds``.
         """
         weight = self._plan.weight(first, end)
@@ -205,7 +207,7 @@ class StepSizes:
             self._most = min(max(self._most, weight) * _MOST_GROWTH, weight * fits)
 
     def was_too_long(self, first: int, end: int) -> None:
-        """Reduces the size of the next step, because the step at the positions from ``first`` up to
+        """Reduces the size of the next step. The step at the positions from ``first`` up to
         ``end`` - 1 did not end in time.
         """
         self._most = self._plan.weight(first, end) / _CUT

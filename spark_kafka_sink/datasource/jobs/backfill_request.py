@@ -1,11 +1,13 @@
 """The requests that ``backfill`` sends to the Spark driver, and the driver's answers.
 
-The user's process calls the methods of :class:`LedgerOnDriver`. :func:`schema_with_state` answers
-in a Python process of the driver, and reads and writes the records there (``backfill_ledger.py``).
-``process/asked_of_driver.py`` carries the request and the answer.
+The user's process may be a Spark Connect client that can't reach the brokers. So the driver reads
+and writes the records of the backfill (``backfill_ledger.py``):
 
-The user's process may be a Connect client that can't reach the brokers. So each call is a request
-to the driver, with the options of the write. An error comes back with its message, hint and kind.
+- The user's process calls the methods of :class:`LedgerOnDriver`. Each call is a request with the
+  options of the write.
+- :func:`schema_with_state` answers the request, in a Python process of the driver.
+- ``process/asked_of_driver.py`` carries the request and the answer. An error comes back with its
+  message, hint and kind.
 """
 
 from __future__ import annotations
@@ -49,9 +51,12 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The driver's answer to a call of ``Ledger.claim``. ``plan`` is the recorded plan. It is None
-    if no plan is recorded, or if another call owns the backfill. ``facts`` are the options that
-    change the written rows. ``timeout_ms`` is transaction.timeout.ms.
+    """The driver's answer to a call of ``Ledger.claim``.
+
+    - ``plan`` is the recorded plan. It is None if no plan is recorded, or if another call owns the
+      backfill.
+    - ``facts`` are the options that change the written rows.
+    - ``timeout_ms`` is transaction.timeout.ms.
     """
 
     progress: Progress

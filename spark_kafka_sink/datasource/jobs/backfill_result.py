@@ -18,12 +18,12 @@ class BackfillStep:
     """A step of a backfill that was written.
 
     - ``version`` is the step's txnVersion. Versions rise, but not always by 1.
+    - ``rows`` is the number of the step's rows.
     - ``bytes`` are the bytes of the step's keys and values.
     - ``seconds`` is the duration of the write.
-    - ``share``, from 0 to 1, is the fraction of all rows that this step and the steps before it
-      have written. It is estimated from the rows that were counted for the plan. If the rows were
-      not counted, the estimate gives all ranges of the plan the same number of rows, and all slices
-      of a range, too.
+    - ``share`` is the estimated fraction of the source's rows that are written after this step,
+      from 0 to 1. The estimate is rough if the first call did not count the rows: then all ranges
+      of the column count as equally large.
     """
 
     version: int
@@ -38,12 +38,14 @@ class BackfillResult:
     """The state of a backfill after a call of ``backfill``.
 
     - ``finished`` is true if all steps are written.
-    - ``written`` are the steps that this call has written.
-    - ``steps``, ``rows``, ``bytes`` (of keys and values) and ``seconds`` are totals of all calls.
-      ``steps`` counts only steps with rows. If a call was killed, its last step may be missing from
-      the totals.
     - ``stopped_by`` is the reason why the call ended early: ``SIGTERM``, or ``on_step returned
       False``. It is empty if the backfill is finished.
+    - ``steps`` is the number of written steps that had rows, in all calls.
+    - ``rows``, ``bytes`` (of keys and values) and ``seconds`` are totals of the written steps of
+      all calls.
+    - ``written`` are the steps that this call has written.
+
+    If a call was killed, its last step may be missing in the totals and in ``steps``.
     """
 
     name: str

@@ -3,13 +3,15 @@
 :func:`ranges_of` divides the values of a column into ranges. :func:`rows_between` selects the rows
 of a step. ``backfill_plan.py`` explains ranges, slices and positions.
 
-**Each row is at one position.** A range begins at a value of the column and ends before the first
-value of the next range. The first range has no begin and also takes nulls. The last range has no
-end. So values that are added later, infinities, and NaN (which Spark sorts last) also belong to a
-range. The slice of a row is a hash of the row's columns. This hash is the same in each call.
+Every row of the source is in one range, even a row that is added after the plan was made:
 
-**Bounds are texts**, because they are recorded. The text of a timestamp is its microseconds, which
-do not depend on a time zone. Other types are converted with CAST, in both directions.
+- A range begins at a value of the column and ends before the first value of the next range.
+- The first range has no lower bound, and also has the rows with null.
+- The last range has no upper bound, and also has the rows with NaN, which Spark sorts last.
+
+The bounds of the ranges are recorded as texts. The text of a timestamp is its microseconds since
+the epoch, so it does not depend on a time zone. Other types are converted to text and back with
+CAST.
 """
 
 from __future__ import annotations
@@ -45,8 +47,11 @@ _NOT_HASHED: Final = (types.MapType, types.VariantType)
 
 
 class Ranges(NamedTuple):
-    """The ranges of a column: the column's type, the ``bounds`` between the ranges (as in
-    :class:`BackfillPlan`), and the number of ``rows`` in each range.
+    """The ranges of a column.
+
+    - ``type_name`` is the type of the column.
+    - ``bounds`` are the lower bounds of all ranges except the first, as texts.
+    - ``rows`` has the number of rows in each range.
     """
 
     type_name: str
@@ -55,12 +60,14 @@ class Ranges(NamedTuple):
 
 
 def ranges_of(df: DataFrame, by: str) -> Ranges:
-    """Divides the values of a column into ranges, and counts the rows of each range. ``by`` is the
-    name of the column. Runs a Spark job that reads this column.
+    """Divides the values of the column ``by`` into ranges, and counts the rows of each range. Runs
+    Spark jobs that read this column.
 
-    Each distinct value is a range. If the column has more than 10,000 distinct values, there are
-    about 1,000 ranges with about the same number of rows instead. Raises ConfigError if the column
-    does not exist, or if its type is not a number, a date, a timestamp, a string or a boolean.
+    If the column has at most 10,000 distinct values, each value is a range. Otherwise there are
+    about 1,000 ranges with about the same number of rows.
+
+    Raises ConfigError if the column does not exist. Also raises ConfigError if its type is not a
+    number, a date, a timestamp, a string or a boolean.
     """
     field = next((one for one in df.schema.fields if one.name == by), None)
     if field is None or not isinstance(field.dataType, _TYPES):
@@ -101,14 +108,17 @@ def rows_between(
     df: DataFrame, first: int, end: int, *, slices: int, by: str = "", type_name: str = "",
     bounds: tuple[str, ...] = (),
 ) -> DataFrame:  # fmt: skip
-    """Returns the rows of ``df`` that belong to a step: the positions from ``first`` up to ``end``
-    - 1 of a plan. A position is a slice of a range (``backfill_plan.py``).
+    """Returns the rows of ``df`` that a step writes: the rows at the positions from ``first`` up to
+    ``end`` - 1 of the plan. A position is the number of a slice of the rows (``backfill_plan.py``).
 
-    The other arguments describe the plan. ``by`` is the column that divides the rows into ranges,
-    and ``type_name`` is its type. ``bounds`` has the bounds between the ranges, and ``slices`` is
-    the number of slices in each range. If the step begins or ends within a range, calls
-    :func:`check_slices`, which raises ConfigError if the hash of a row may change from query to
-    query.
+    The other arguments describe the plan:
+
+    - ``slices`` is the number of slices in each range.
+    - ``by`` is the column that divides the rows into ranges, and ``type_name`` is its type.
+    - ``bounds`` are the lower bounds of all ranges except the first.
+
+    If the step begins or ends within a range, calls :func:`check_slices`, which may raise
+    ConfigError.
     """
     at, within = divmod(first, slices)
     after = -(-end // slices)
@@ -142,13 +152,13 @@ def check_hash(df: DataFrame) -> None:
 
 
 def check_slices(df: DataFrame) -> None:
-    """Raises ConfigError if a query of ``df`` computes other values each time, for example by
-    ``current_timestamp()``. Without this error, the hash of a row would differ from step to step,
-    so that the row could be in two steps, or in none.
+    """Raises ConfigError if the query plan of ``df`` has a function with other values in each
+    query, for example ``current_timestamp()``. With such a function, the hash of a row could differ
+    from step to step. Then the row could be in two steps, or in none.
 
-    The error is also raised if a later ``select`` leaves out the column with the changing values,
-    because the plan still has that column. A Connect client can't look into the plan, so in a
-    Connect client no error is raised.
+    - The error is also raised if a later ``select`` leaves out the column with the function. The
+      query plan still has that column.
+    - A Spark Connect client can't read the query plan. There, this function does nothing.
     """
     try:
         # Columns and literals of these names are no classes of functions.
@@ -189,9 +199,8 @@ def _named(name: str) -> Column:
 
 
 def _text_of(column: Column, of: types.DataType) -> Column:
-    """The text of a value, for a bound of a range. Null for a string that is not valid UTF-8, for
-    example a binary column that was cast. Python would read such a string as other characters, so
-    no range begins at such a string.
+    """The text of a value, for a bound of a range. Null for a string that is not valid UTF-8, so no
+    range begins at such a string. Python would read such a string as other characters.
     """
     if isinstance(of, types.TimestampType):
         column = F.unix_micros(column)

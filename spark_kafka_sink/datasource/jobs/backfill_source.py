@@ -1,14 +1,17 @@
-"""The source of a backfill, and the snapshot of the source that every call reads.
+"""The source of a backfill: a table that is given by name, or a DataFrame. ``backfill_rows.py``
+selects the rows of a step from the source.
 
-The source is a table or a DataFrame. Every call reads the same version of a table, if the table's
-format has versions. For a DataFrame, each call compares the list of the DataFrame's files with the
-recorded list. ``backfill_rows.py`` selects the rows of a step from the source.
+All calls should read the same rows:
 
-A DataFrame can't be moved to an earlier version of its table. For example, a DataFrame of
-``spark.table`` reads the newest version of a Delta table in each action. So only a table that is
-given by name is pinned to a version. For a DataFrame the first call records the list of files, and
-a later call with another list is an error. A DataFrame without files (JDBC, ``range``) can't be
-checked: the user must keep its rows the same.
+- A Delta or Iceberg table that is given by name is pinned: every call reads the snapshot that the
+  table had at the first call.
+- For another table, and for a DataFrame that reads files, the first call records the list of files.
+  If the list differs later, the call fails.
+- A DataFrame without files (JDBC, ``range``) can't be checked. The user must keep its rows the
+  same.
+
+A DataFrame is never pinned, because it can't be moved to an earlier version of its table. For
+example, a DataFrame of ``spark.table`` reads the newest version of a Delta table in each action.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ OF_SOURCE: Final = (_COLUMNS, _ZONE, _TABLE, _TABLE_ID, FILES)
 
 @dataclass(slots=True)
 class BackfillSource:
-    """The source of a backfill: ``given`` is a DataFrame, or the SQL name of a table. ``transform``
+    """The source of a backfill. ``given`` is a DataFrame, or the SQL name of a table. ``transform``
     is a function that gets the table as a DataFrame, and returns a DataFrame with the columns to
     write.
     """
@@ -96,9 +99,9 @@ class BackfillSource:
         return found
 
     def check(self, pin: str, recorded: str | None) -> None:
-        """Raises ConfigError if the source's files differ from the files in ``recorded``, which is
-        the text of :func:`files_of` at the first call. A table that is pinned to a version is not
-        checked.
+        """Raises ConfigError if the source's files differ from the files at the first call.
+        ``recorded`` is the text of :func:`files_of` at the first call. A table that is pinned to a
+        snapshot is not checked.
         """
         if pin:
             return

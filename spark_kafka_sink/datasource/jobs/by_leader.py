@@ -1,25 +1,12 @@
 """``by_leader``: moves rows between tasks, so that each task writes to few brokers.
 
-A row's key determines its partition, and so the broker. A task with rows of arbitrary keys writes
-to all brokers. ``by_leader`` computes each row's Kafka partition before the write, with the
-partitioner of the write (``records/partitioning``), and moves the row to the task that writes this
-partition. The partitions are sorted by their leaders, and each task gets a few consecutive
-partitions.
+A row's key determines its Kafka partition, and so the broker. ``by_leader`` computes the partition
+of each row before the write, with the partitioner of the write (``records/partitioning``). Then it
+moves the row to the task that writes this partition. The partitions are sorted by their leaders,
+and each task gets a few consecutive partitions.
 
-**A row's partition depends on the row alone.** For a row without a key, a partitioner chooses the
-partition at random, or depending on the previous rows. But if an executor is lost, Spark computes a
-part of the shuffle again::
-
-    first run     row r goes to task 3, which reads it, writes it and ends
-    executor lost, with the output that tasks 4 to 9 have not read yet
-    second run    row r goes to task 5 this time, which writes it once more
-
-A row that goes to task 5 in the first run, and to task 3 in the second, is lost. So rows without a
-key are placed by a hash of the row. (Spark's ``repartition`` sorts its rows for the same reason.)
-
-The driver finds the columns of the key and of the partition, and requests the topic's leaders,
-because a Connect client may not reach the brokers. The user's process passes the driver's answer to
-the executors unchanged.
+The driver requests the leaders of the topic, because a Spark Connect client may not reach the
+brokers. The user's process passes the driver's answer (:class:`Places`) to the executors unchanged.
 """
 
 from __future__ import annotations
@@ -65,25 +52,37 @@ _BATCH_BYTES: Final = 16_384
 
 def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
     """Returns ``df`` with its rows in other Spark partitions, each of which writes to few brokers.
-    ``tasks`` is the maximum number of Spark partitions. ``by_leader`` needs one shuffle.
+    ``by_leader`` needs one shuffle.
 
         options = {"topic": "orders", "kafka.bootstrap.servers": "host:9092", "keyColumns": "id"}
         by_leader(df, tasks=200, **options).write.format("kprod").options(**options).save()
 
-    ``options`` are the options of the write, and must contain ``topic``. The function adds a column
-    ``partition`` with the Kafka partition that the write's partitioner would choose. If ``df`` has
-    that column already, only its nulls are replaced. All rows of a Kafka partition are in one task,
-    so there are at most as many tasks as Kafka partitions. The rows of a key are written in the
-    order that they have in the task: sort them with ``sortWithinPartitions``. The partition of rows
-    without a key is chosen by a hash of the row, so equal rows go to the same partition.
+    ``tasks`` is the maximum number of Spark partitions. There are at most as many Spark partitions
+    as the topic has Kafka partitions. ``options`` are the options of the write, and must contain
+    ``topic``.
 
-    For small jobs, the shuffle costs more than it saves. ``by_leader`` is useful from about
-    2000 connections (tasks x brokers). If many rows have the same key, one task takes long.
+    The result has a column ``partition`` with the Kafka partition that the write's partitioner
+    would choose. If ``df`` already has that column, only its nulls are replaced. All rows of a
+    Kafka partition are in one task:
+
+    - The rows of a key are written in the order that they have in the task. To determine the order,
+      sort the result with ``sortWithinPartitions``.
+    - A row without a key gets a partition by a hash of the row, so equal rows go to the same
+      partition.
+    - If many rows have the same key, one task takes long.
+
+    For small jobs, the shuffle costs more than it saves. ``by_leader`` is useful from about 2000
+    connections (tasks x brokers).
 
     Raises ConfigError for a stream, for a Spark before 4.1, and for options that can't be used
-    here: a column ``topic``, a key with a schema, your own partitioner class, and a change feed
-    with the structs ``before`` and ``after`` (Debezium). Also raises the errors of planning a
-    write, such as SchemaError and KafkaTimeoutError.
+    here:
+
+    - a topic from a column ``topic``
+    - a key with a schema
+    - your own partitioner class
+    - a change feed with the structs ``before`` and ``after`` (Debezium)
+
+    Also raises the errors of planning a write, such as SchemaError and KafkaTimeoutError.
     """
     from pyspark.sql import functions as F
 
@@ -118,9 +117,9 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
 
 
 def _with_columns(schema: StructType) -> StructType:
-    """The schema with two integer columns at its end: ``partition`` with the Kafka partition of a
-    row, and a column with the number of the task that writes the row. A column ``partition`` of
-    ``schema`` is replaced.
+    """The schema with two integer columns at its end: the Kafka partition of a row, named
+    ``partition``, and the number of the task that writes the row. If ``schema`` has a column
+    ``partition``, the new column replaces it.
     """
     from pyspark.sql.types import IntegerType, StructField, StructType
 
@@ -185,9 +184,9 @@ def _tuples(units: str | list[Any] | None) -> IntervalUnits:
 def schema_with_places(
     options: Mapping[str, str], plan_columns: Callable[..., ColumnPlan]
 ) -> StructType:
-    """Answers the request of ``by_leader`` on the driver. The answer, :class:`Places` as JSON, is
-    in the metadata of the returned schema. ``plan_columns`` is the function of ``write/schema.py``
-    that finds the columns of the key and of the partition.
+    """Answers the request of ``by_leader`` on the driver. The answer is a :class:`Places` object as
+    JSON, in the metadata of the returned schema. ``plan_columns`` is the function of
+    ``write/schema.py`` that finds the columns of the key and of the partition.
     """
     given = dict(options)
     schema = given.pop(_QUESTION)
@@ -270,9 +269,11 @@ def _placing(
 def with_partitions(
     batches: Iterator[pa.RecordBatch], places: str, tasks: int
 ) -> Iterator[pa.RecordBatch]:
-    """Computes the Kafka partition and the task of each row in the Arrow batches. The Kafka
-    partition is in the column ``partition`` of the result. In ``batches``, the last column has a
-    hash of the row. In the result, the last column has the number of the task instead.
+    """Adds the Kafka partition and the task of each row to the Arrow batches.
+
+    - In ``batches``, the last column has a hash of the row.
+    - In the result, the column ``partition`` has the Kafka partition. The last column has the
+      number of the task. The column with the hash is removed.
 
     ``places`` is the text of a :class:`Places` object from the driver. ``tasks`` is the number of
     tasks. Raises DataError for a row if the write would refuse its key or its partition.
@@ -299,6 +300,14 @@ def with_partitions(
         columns = _columns(batch, plan)
         chosen = choice.assign(columns, {infos.topic: view}, _nothing_open)
         placeless = chosen_by_place(found.partitioner, columns, ignore_keys=found.ignore_keys)
+        # The place of a row without a key must depend on the row alone. A partitioner chooses it at
+        # random, or depending on the previous rows. But Spark may compute a part of the shuffle
+        # again, after an executor is lost:
+        #   1. Row r goes to task 3, which reads and writes it, and ends.
+        #   2. The executor is lost, with the output that tasks 4 to 9 have not read yet.
+        #   3. In the second computation, row r goes to task 5, which writes it once more.
+        # A row that goes to task 5 first, and to task 3 in the second computation, is lost. So a
+        # hash of the row chooses the place. (Spark's repartition sorts its rows for this reason.)
         if placeless.any():
             hashes = batch.column(_HASH).to_numpy().view(np.uint64)[placeless]
             chosen[placeless] = among[hashes % np.uint64(len(among))]

@@ -39,11 +39,15 @@ def read_dead_letters(spark: SparkSession, topic: str, **options: str | float | 
 
         letters = read_dead_letters(spark, "dlq.orders", **{"kafka.bootstrap.servers": "host:9092"})
 
-    The columns ``key``, ``value`` and ``headers`` belong to the dead letter. ``topic`` is the topic
-    that the row was meant for. ``reason``, ``code`` and ``message`` show why the row could not be
-    sent. ``row`` is the row's number within its task. ``batch`` is the number of the micro-batch,
-    or -1 without a micro-batch. ``options`` are the connection options of a write. Executors read
-    the topic, and each action reads it again.
+    ``options`` are the connection options of a write. Executors read the topic, and each action
+    reads it again. The DataFrame has these columns:
+
+    - ``key``, ``value`` and ``headers`` of the dead letter.
+    - ``topic``, to which the row should have been sent.
+    - ``reason``, ``code`` and ``message``, which show why the row could not be sent.
+    - ``row``, the row's number within its task.
+    - ``batch``, the number of the micro-batch. It is -1 if the row was not written in a
+      micro-batch.
     """
     reader = spark.read.format("kprod").schema(_SCHEMA).options(**options)
     with active_session(spark):

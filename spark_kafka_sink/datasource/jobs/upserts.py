@@ -1,13 +1,8 @@
 """``upserts``: the last change of each key of a change feed, as a DataFrame.
 
-A sink can't shuffle, and the changes of a key have no order if they are in different tasks. So this
-function ranks the changes of each key with a window function of Spark, and keeps the last change.
-This needs one shuffle, and no Python code processes rows. ``records/changes/`` makes the Kafka
-records of the changes. A feed may have two rows for an update: the pre-image has the table's values
-before the update, and the post-image has the values after the update. The pre-image counts as a
-delete of its key, and its rank is lower than the rank of the post-image. If the pre-image is the
-last change of its key, the update has changed the key, and the old key gets a tombstone. (Flink's
-upsert-kafka does the same.)
+A window function of Spark ranks the changes of each key, and only the last change stays. This needs
+one shuffle, and no Python code processes rows. ``records/changes/`` makes the Kafka records of the
+changes.
 """
 
 from __future__ import annotations
@@ -66,21 +61,27 @@ def upserts(
             .option("changelog", "delta-cdf").option("keyColumns", "id").option("valueColumns", "*")
             .option("kafka.bootstrap.servers", "host:9092").option("topic", "t").save())
 
-    ``keys`` are the columns of the table's primary key, or fields of the rows in a feed of
-    Debezium. ``changelog`` is ``delta-cdf``, ``debezium``, ``flink``, or a mapping that describes a
-    feed, like the option ``changelog``. ``order_by`` are columns that define the order of a key's
-    changes: a later change has greater values. The default is ``_commit_version``, or the position
-    in Debezium's ``source``. An update that changes the key becomes two rows: a delete of the old
-    key, and the new row.
+    - ``keys`` are the columns of the table's primary key. In a feed of Debezium, they are fields of
+      the rows.
+    - ``changelog`` is ``delta-cdf``, ``debezium``, ``flink``, or a mapping that describes a feed,
+      like the option ``changelog``.
+    - ``order_by`` are columns that define the order of a key's changes: a later change has greater
+      values. The default is ``_commit_version``, or the position in Debezium's ``source``.
 
-    Three kinds of rows always stay: rows without a key, rows with an unknown change type, and rows
-    with null in a column that defines the order. If several different rows of a key have the last
-    position, all of them stay. The sink makes each of these rows a dead letter or an error.
+    An update that changes the key becomes two rows: a delete of the old key, and the new row.
+    ``upserts`` needs one shuffle, by key.
 
-    ``upserts`` needs one shuffle, by key. Call it for a stream in a ``foreachBatch`` function.
+    Some rows stay in addition, and the sink makes each of them a dead letter or an error:
+
+    - rows without a key
+    - rows with an unknown change type
+    - rows with null in a column that defines the order
+    - all last rows of a key, if several different rows have the last position
+
     Raises ConfigError for a stream, for an unknown order, and for a description with ``before`` but
-    without ``delete``. Raises SchemaError for columns that ``df`` does not have, and for a key
-    column if equal values of its type may have different bytes.
+    without ``delete``. For a stream, call ``upserts`` in a ``foreachBatch`` function. Raises
+    SchemaError for a column that ``df`` does not have. Also raises SchemaError for a key column if
+    equal values of its type may have different bytes.
     """
     log = _changelog(changelog)
     _check(df, keys, log)
@@ -116,14 +117,15 @@ def upserts(
 
 
 def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
-    """Returns the column that ``field`` describes. If planning looks at this column, the metadata
-    of the result has the names of the keys. Planning compares these names with the option
-    keyColumns.
+    """Returns the column that ``field`` describes, with the right metadata. The planning of the
+    write finds the names of the keys in the metadata of some columns, and compares them with the
+    option keyColumns. These columns get the names of the keys:
 
-    Planning looks at the column with the change type, and at the key columns. In a feed of
-    Debezium, planning does not look at the key columns, but at the struct that contains the row. A
-    table keeps the metadata of its columns, so another column may still have the names from an
-    earlier ``upserts``. From such a column this function removes the names.
+    - the column with the change type
+    - the key columns, or the struct with the row after the change in a feed of Debezium
+
+    All other columns lose the names that they may have from an earlier ``upserts``. A table keeps
+    the metadata of its columns.
     """
     from pyspark.sql import functions as F
 
@@ -140,15 +142,19 @@ def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
 
 
 def _type_after(type_: Column, log: Changelog) -> Column:
-    """The change type of a key's last change, as a column. If the last change is the pre-image of
-    an update, the type is a delete. If several changes come last and their rows differ, the type is
-    ``TIED``.
+    """The change type of a key's last change, as a column.
+
+    - If the last change is the pre-image of an update (the row before the update), the type is a
+      delete.
+    - If several changes come last and their rows differ, the type is ``TIED``.
     """
     from pyspark.sql import functions as F
 
     tied = ~F.col(_BAD) & ~F.col(_SAME)
     known = F.when(tied, F.lit(TIED))
     if log.preimages:
+        # If the pre-image of an update is the last change of its key, the update has changed the
+        # key. So the old key gets a tombstone. (Flink's upsert-kafka does the same.)
         known = known.when(type_.isin(*log.preimages), F.lit(log.deletes[0]))
     return known.otherwise(type_)
 
@@ -156,12 +162,16 @@ def _type_after(type_: Column, log: Changelog) -> Column:
 def _compared(
     last: DataFrame, of_key: WindowSpec, last_first: WindowSpec, text: Column
 ) -> DataFrame:
-    """Adds columns to ``last``. They contain the count of last changes of the row's key, the row's
-    position among these changes (1, 2 and so on), and whether all these changes have equal rows.
+    """Adds four columns to ``last``, which has the last changes of each key:
 
-    ``last`` has the last changes of each key. A key has several last changes if these changes have
-    the same position in the feed. If the rows of these changes are equal, the source has sent a
-    change twice. If the rows differ, it is unknown which change is the last.
+    - ``_COUNT`` is the number of last changes of the row's key.
+    - ``_ROW`` is the number of the row among these changes, from 1.
+    - ``_TEXT`` is the table's row as JSON. It is null if the key has only one last change.
+    - ``_SAME`` tells whether all last changes of the key have equal rows.
+
+    A key has several last changes if they have the same position in the feed. If their rows are
+    equal, the source has sent a change twice. If the rows differ, it is unknown which change is the
+    last.
     """
     from pyspark.sql import functions as F
 
@@ -229,14 +239,15 @@ def _key(name: str, log: Changelog, type_: Column) -> Column:
 
 
 def _rank(type_: Column, log: Changelog, order_by: Sequence[str | Column]) -> Column:
-    """A column that ranks changes that have the same key and the same position in the feed. The
-    later change has the greater rank.
+    """A column that ranks changes with the same key and the same position in the feed. The later
+    change has the greater rank.
 
-    The pre-image of an update is earlier than its post-image. A row of a snapshot is earlier than a
-    change of that row. If the position is the version of the table, a delete and an insert with the
-    same position come from one commit that has replaced the row, so the delete is earlier. If
-    ``order_by`` is another column, for example a time, a delete and an insert with the same value
-    have the same rank.
+    - The pre-image of an update (the row before the update) is earlier than its post-image.
+    - A row of a snapshot is earlier than a change of that row.
+    - If the position is the version of the table, a delete is earlier than an insert. Both come
+      from one commit that has replaced the row.
+    - If the position is another column, for example a time, a delete and an insert have the same
+      rank.
     """
     from pyspark.sql import functions as F
 
