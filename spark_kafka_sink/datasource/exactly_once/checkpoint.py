@@ -4,14 +4,16 @@
 micro-batch that Spark runs again. ``offset_log.py`` reads the files, and restricts which files may
 be read.
 
-The digest is a hash of the query's id, the batch's number and the end offsets of the sources. Spark
-writes the offsets before the batch begins and never changes them. So a batch that runs again has
-the same digest, even if its rows have changed. The offset of a file source only counts the source's
-batches, so the list of the batch's files is hashed as well.
+The digest is a hash of the query's id, the batch's number and the end offsets of the sources:
 
-Batches of different queries have different digests. A copy of a checkpoint has the query id of the
-original. So a batch of the copy and the original's batch with the same number have equal digests,
-unless their offsets differ.
+- A batch that runs again has the same digest, even if its rows have changed. Spark writes the
+  offsets before the batch begins and never changes them.
+- Batches of different queries have different digests.
+- A batch of a copied checkpoint has the same digest as the original's batch with the same number
+  and offsets. The copy has the query id of the original.
+
+The offset of a file source only counts the source's batches. So the list of the batch's files is
+hashed as well.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ _unreadable: ProcessLocal[set[str]] = ProcessLocal(set)
 
 class Checkpoint:
     """The files of a query's checkpoint in the directory ``location``. Each file is read at most
-    once. If ``session`` is set, Spark reads the files, and otherwise this process reads them
+    once. If ``session`` is set, Spark reads the files. Otherwise this process reads them
     (``offset_log``).
     """
 
@@ -60,9 +62,9 @@ class Checkpoint:
         self._texts: dict[str, str] = {}
 
     def offsets(self, number: int) -> dict[TopicPartition, int]:
-        """The end offset of a batch, for every partition of the query's Kafka sources. ``number``
-        is the batch's id. The query's next batch begins at these offsets. Raises ConfigError if the
-        batch's file in Spark's offset log can't be read.
+        """The end offset of the micro-batch ``number``, for every partition of the query's Kafka
+        sources. The query's next batch begins at these offsets. Raises ConfigError if the batch's
+        file in Spark's offset log can't be read.
         """
         try:
             return source_offsets(self._text(f"offsets/{number}"))
@@ -72,8 +74,8 @@ class Checkpoint:
             ) from error
 
     def divided_versions(self, number: int) -> list[int]:
-        """The Delta table versions that a batch has read only in part. ``number`` is the batch's
-        id. Empty if the checkpoint can't be read.
+        """The Delta table versions that the micro-batch ``number`` has read only in part. Empty if
+        the checkpoint can't be read.
         """
         try:
             return divided_versions(self._text(f"offsets/{number}"))
@@ -81,9 +83,9 @@ class Checkpoint:
             return []
 
     def digest(self, number: int) -> str:
-        """The digest of a micro-batch, 32 hexadecimal digits. It is a hash of the query's id, of
-        ``number`` (the micro-batch's id), and of the end offsets of the sources. A batch that Spark
-        runs again has the same digest. Raises ConfigError if a file can't be read.
+        """The digest of the micro-batch ``number``, 32 hexadecimal digits. It is a hash of the
+        query's id, of ``number``, and of the end offsets of the sources. A batch that Spark runs
+        again has the same digest. Raises ConfigError if a file can't be read.
         """
         offset_log = self._text(f"offsets/{number}")
         files = [self._files(source, batch) for source, batch in file_sources(offset_log)]
@@ -98,13 +100,13 @@ class Checkpoint:
         return _if_readable(lambda: self._text(file)) or self._text(f"{file}.compact")
 
     def check(self, number: int, query_id: str) -> None:
-        """Raises ConfigError if this checkpoint does not belong to the query with the id
-        ``query_id``. Also raises ConfigError if a later batch than the running batch has begun in
-        this checkpoint, which shows that the checkpoint belongs to a different query. ``number`` is
-        the id of the running batch.
+        """Checks that this checkpoint belongs to the running query. ``query_id`` is the id of this
+        query, and ``number`` is the id of its running micro-batch. Raises ConfigError in two cases:
 
-        If ``query_id`` is empty, the query is not compared. If a file can't be read, no error is
-        raised here.
+        - The checkpoint has another query id. If ``query_id`` is empty, the ids are not compared.
+        - A later batch than ``number`` has begun in the checkpoint.
+
+        If a file can't be read, no error is raised here.
         """
         problem = None
         found = self.known_query_id()
@@ -126,8 +128,9 @@ class Checkpoint:
         return _if_readable(self._query_id)
 
     def known_digest(self, number: int, query_id: str | None = None) -> str:
-        """The :meth:`digest` of a micro-batch. ``number`` is the micro-batch's id. Empty if the
-        checkpoint can't be read, or if :meth:`check` raises an error for ``query_id``.
+        """The :meth:`digest` of the micro-batch ``number``, or an empty text if it is unknown. It
+        is unknown if the checkpoint can't be read, or if :meth:`check` raises an error for
+        ``query_id``.
 
         The first failure is logged. After a failure, a process without a Spark session does not try
         this checkpoint again.
@@ -168,8 +171,9 @@ def _if_readable(read: Callable[[], str]) -> str:
 
 
 def digest_of(query_id: str, number: int, offset_log: str, files: Iterable[str] = ()) -> str:
-    """Hashes a micro-batch: its query, its number, the text of its offset-log file, and the texts
-    of ``files``, which list the input of file sources. Returns 32 hexadecimal digits.
+    """Hashes the identity of a micro-batch: the query's id, the batch's number, the text of its
+    offset-log file, and the texts of ``files``, which list the input of file sources. Returns 32
+    hexadecimal digits.
     """
     ends = offset_log.split("\n")[_HEAD:]
     identity = json.dumps([query_id, number, ends, list(files)])

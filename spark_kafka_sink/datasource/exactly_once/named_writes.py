@@ -1,9 +1,9 @@
 """The named writes of this process: their run ids, the running writes, and the last writes.
 
-A *named write* is a write of ``foreach_batch(name)`` or ``transaction(name)``. All writes with one
-name, in one run of a streaming query, share a run id. If two writes with the same name have
-different run ids, the commit log detects this. But two writes of one process may have the same run
-id. So :class:`NamedWrites` detects two writes of one process with the same name.
+A *named write* is a write of ``foreach_batch(name)`` or ``transaction(name)``. In one run of a
+streaming query, all writes with one name share a run id. The commit log detects two writes with the
+same name and different run ids. Two writes of one process may have the same run id, so
+:class:`NamedWrites` detects two writes of one process with the same name.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ SAYS_REPLAY: Final = (
 
 
 class Place(NamedTuple):
-    """The identity of a write of ``foreach_batch(name)`` or ``transaction(name)``: the bootstrap
-    servers, the topic of the commit log, and the key in the commit log.
+    """The identity of a write of ``foreach_batch(name)`` or ``transaction(name)``.
 
-    The bootstrap servers are compared as text. So two writes with different addresses of one
-    cluster have different identities.
+    - ``servers`` are the bootstrap servers. They are compared as text, so two addresses of one
+      cluster are different.
+    - ``log_topic`` is the topic of the commit log.
+    - ``key`` is the key in the commit log.
     """
 
     servers: str
@@ -40,10 +41,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The DataFrames of one micro-batch that are written under one name. The user has given this
-    name to ``foreach_batch`` or ``transaction``. ``number`` is the micro-batch's id. ``plans`` has
-    a hash of each DataFrame's plan and options. ``query_run`` is the id of the query's run, or
-    empty if the query is unknown.
+    """The DataFrames of one micro-batch that are written under one name of ``foreach_batch`` or
+    ``transaction``.
+
+    - ``query_run`` is the id of the query's run, or empty if the query is unknown.
+    - ``number`` is the micro-batch's id.
+    - ``plans`` has a hash of each DataFrame's plan and options.
     """
 
     query_run: str
@@ -52,9 +55,8 @@ class Written:
 
 
 class _Run(NamedTuple):
-    """A run id that :class:`NamedWrites` has generated, and the query that uses it. ``id`` is the
-    run id. ``query_run`` identifies the run of the query (``CallingQuery.run``), and is empty if
-    the query is unknown.
+    """A run id that :class:`NamedWrites` has generated. ``query_run`` identifies the run of the
+    query that uses the run id (``CallingQuery.run``). It is empty if the query is unknown.
     """
 
     id: str
@@ -76,12 +78,11 @@ class NamedWrites:
     @contextmanager
     def open(self, place: Place, described: str) -> Iterator[None]:
         """Registers the write with the identity ``place`` as running, until the ``with`` block
-        ends. Raises ConfigError if another write with this identity is running, because the rows of
-        both would be mixed. For example, two threads or two queries may use one name.
+        ends. Raises ConfigError if another write with this identity is running, for example in
+        another thread. The rows of both writes would be mixed.
 
         ``described`` is a text about this write, such as ``transaction('orders') at job.py:12 in
-        thread MainThread``. If another write with the same identity starts meanwhile, the error of
-        that write shows this text.
+        thread MainThread``. The errors of other writes with the same identity show this text.
         """
         with self._lock:
             other = self._open.setdefault(place, described)
@@ -102,8 +103,8 @@ class NamedWrites:
         """The run id of a named write. In one run of a query, all writes with a name get the same
         run id, until :meth:`end` is called.
 
-        If ``query_run`` is empty, the query that writes is unknown. In that case, the write gets
-        the last run id of its Spark session.
+        ``query_run`` is empty if the query that writes is unknown. Then the write gets the last run
+        id of its Spark session.
         """
         with self._lock:
             found = self._found(place, query_run, session) or _Run(uuid.uuid4().hex, query_run)
@@ -122,7 +123,8 @@ class NamedWrites:
 
     def end(self, place: Place, query_run: str, session: str) -> None:
         """Forgets the run id of a failed write, so that the next write with this name gets a new
-        run id. Ends no transactions: the commit or the abort of the failed write does that.
+        run id. This method ends no transactions: the commit or the abort of the failed write ends
+        them.
         """
         with self._lock:
             ended = self._found(place, query_run, session)
@@ -131,16 +133,17 @@ class NamedWrites:
             }
 
     def check(self, place: Place, name: str, written: Written, *, whole: bool) -> None:
-        """Raises ConfigError if this process has already written different DataFrames with the
-        identity ``place`` and with the batch id of the new write. ``written`` describes the new
-        write, which has not begun yet. ``name`` is the name of the write, for the error.
+        """Raises ConfigError if this process has already written other DataFrames under the same
+        name in the same micro-batch. Call this method before the write. Otherwise the sink would
+        treat the write as a replay of the first write, and would not write its DataFrames.
 
-        Without this error, the sink would treat the write as a replay of the finished batch, and
-        would not write the new DataFrames. ``whole`` is true if ``written`` has all DataFrames of
-        the batch. If it is false, more DataFrames may follow.
+        - ``place`` is the identity of the new write, and ``written`` describes it.
+        - ``name`` is the name of the write, for the error.
+        - ``whole`` is true if ``written`` has all DataFrames of the batch. If it is false, more
+          DataFrames may follow.
 
-        A restart of the query changes the plans of its DataFrames. So two writes of different runs
-        of the query are not compared here, but by the commit log.
+        Writes of two different runs of the query are not compared here, because a restart changes
+        the plans of the DataFrames. The commit log compares these writes.
         """
         with self._lock:
             before = self._last.get(place)
@@ -162,8 +165,8 @@ class NamedWrites:
 
     def repeats(self, place: Place, written: Written) -> bool:
         """Whether the write ``written`` repeats the last micro-batch that this process has written
-        with the identity ``place``: both have the same batch id, and the last micro-batch contained
-        all DataFrames of ``written``.
+        with the identity ``place``. In a repetition, the batch id is the same, and the last
+        micro-batch contained all DataFrames of ``written``.
         """
         with self._lock:
             before = self._last.get(place)

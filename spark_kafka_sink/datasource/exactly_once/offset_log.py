@@ -1,10 +1,8 @@
 """Reads files of a query's checkpoint: ``offsets/<batchId>`` of Spark's offset log, ``metadata``,
-and ``sources/...``.
+and ``sources/...``. It also restricts the file systems and paths from which files are read
+(:func:`checkpoint_text`).
 
-This module also restricts the file systems and paths from which files are read
-(:func:`checkpoint_text`). ``source_offsets.py`` parses the content of an offset log, and
-``checkpoint.py`` uses the content.
-
+``source_offsets.py`` parses the content of an offset log, and ``checkpoint.py`` uses the content.
 Spark writes a batch's file in the offset log before the batch begins, and never changes the file.
 """
 
@@ -39,10 +37,12 @@ def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = N
     """Reads the file ``checkpoint/<file>``, of at most 16 MiB, and returns its text. Raises
     ConfigError if the file can't be read.
 
-    With a session, classic or Connect, Spark reads the file. In a process without a session, the
-    file is read as a local file or by pyarrow. A URI that contains more than a path is refused. For
-    example, if the query part is ``?endpoint_override=...``, pyarrow would send requests with the
-    driver's credentials to that endpoint.
+    If ``session`` is set, Spark reads the file. The session may be a classic or a Connect session.
+    Otherwise this process reads a local file itself, and pyarrow reads any other URI.
+
+    A URI that contains more than a path is refused. For example, with the query part
+    ``?endpoint_override=...``, pyarrow would send requests with the driver's credentials to that
+    endpoint.
     """
     path = f"{checkpoint.rstrip('/')}/{file}"
     try:
@@ -110,8 +110,8 @@ def _by_spark(session: SparkSession, path: str) -> bytes:
 
 
 def _local(path: str) -> str | None:
-    """Converts ``path`` to a path of this machine. ``path`` is a path without a scheme, or a
-    ``file:`` URI. Returns None for any other URI.
+    """The path of a local file. ``path`` is a path without a scheme, or a ``file:`` URI. Returns
+    None for any other URI.
     """
     uri = _URI.fullmatch(path)
     if uri is None:

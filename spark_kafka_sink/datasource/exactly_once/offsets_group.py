@@ -1,9 +1,9 @@
 """Checks the consumer group of the option offsetsGroup: its id, and that no consumer uses it.
 
 The transactions of a write commit the offsets of the query's sources to this group
-(``transactions/offset_commits.py``). The commit's request names no member of the group, so brokers
-accept the offsets for every group. In a group with consumers, the offsets would change the position
-at which the consumers continue after their next start.
+(``transactions/offset_commits.py``). Brokers accept these offsets for every group, because the
+request names no member of the group. If consumers used the group, they would continue at these
+offsets after their next start.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def check_group_id(option: str, value: str) -> str:
 
 def refuse_members(client: TransactionClient, group_id: str) -> None:
     """Raises ConfigError if the group ``group_id`` has members. Groups of all types (such as
-    classic and share) are checked. Raises AuthorizationError if the principal lacks a right. If the
-    group has no members, the result is cached for 60 s.
+    classic and share) are checked. Raises AuthorizationError if the principal lacks a right.
+
+    If the group has no members, the result is cached for 60 s.
     """
     key = (client.config.bootstrap_servers, group_id)
     if _checked().get(key, 0) > client.clock.now_ms():

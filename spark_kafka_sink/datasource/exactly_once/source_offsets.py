@@ -1,16 +1,22 @@
 """Parses the end offsets of a micro-batch's sources from the text of Spark's offset log.
 
-``offset_log.py`` reads the text from the file ``checkpointLocation/offsets/<batchId>``. This module
-finds the end offsets of Kafka sources (:func:`source_offsets`), the batches of file sources
-(:func:`file_sources`), and the versions of Delta tables that a batch has read in part
-(:func:`divided_versions`). ``transactions/offset_commits.py`` commits the Kafka offsets.
+- :func:`source_offsets` finds the end offsets of Kafka sources. ``transactions/offset_commits.py``
+  commits them.
+- :func:`file_sources` finds the batches of file sources.
+- :func:`divided_versions` finds the versions of Delta tables that a batch has read in part.
 
-Spark's OffsetSeqLog writes the file before the batch begins, and never changes it. The first line
-is the format, the second the batch's metadata, and the others are the sources' end offsets. In
-``v1`` there is a line for each source, in the order of the sources; ``-`` means no offset so far.
-In ``v2`` (spark.sql.streaming.offsetLog.formatVersion, Spark 4.2) a line is ``<source's
-id>:<offset>``, and a source without an offset has no line. A Kafka source's offset is
-``{"topic":{"0":123}}`` (JsonUtils).
+``offset_log.py`` reads the text from the file ``checkpointLocation/offsets/<batchId>``. Spark's
+OffsetSeqLog writes the file before the batch begins, and never changes it. The lines of the file:
+
+- The first line is the format, ``v1`` or ``v2``. Spark 4.2 has ``v2``, with the setting
+  spark.sql.streaming.offsetLog.formatVersion.
+- The second line is the batch's metadata.
+- In ``v1``, each further line is the end offset of a source, in the order of the sources. ``-``
+  means that the source has no offset so far.
+- In ``v2``, each further line is ``<source's id>:<offset>``. A source without an offset has no
+  line.
+
+A Kafka source's offset is ``{"topic":{"0":123}}`` (JsonUtils).
 """
 
 from __future__ import annotations
@@ -38,11 +44,11 @@ _AFTER_FILES = 2**62
 
 def source_offsets(text: str) -> dict[TopicPartition, int]:
     """The offset at which the next batch begins, for every partition of the batch's Kafka sources.
-    Empty without a Kafka source. ``text`` is the content of a file of Spark's offset log.
+    ``text`` is the content of a file of Spark's offset log. Sources other than Kafka are skipped.
 
-    Sources other than Kafka are skipped, because their offsets have another form. If two sources of
-    a query read the same partition, the lower offset counts, because both sources have read up to
-    that offset. Raises DataError if the text is not an offset log of format v1 or v2.
+    If two sources of a query read the same partition, the lower offset counts, because both sources
+    have read up to that offset. Raises DataError if the text is not an offset log of format v1 or
+    v2.
     """
     found: dict[TopicPartition, int] = {}
     for _, offset in _offsets(text):
@@ -52,9 +58,9 @@ def source_offsets(text: str) -> dict[TopicPartition, int]:
 
 
 def file_sources(text: str) -> Iterator[tuple[str, int]]:
-    """For each file source in the text of an offset log, yields the name of the source's folder
-    below ``checkpointLocation/sources``, and the number of the source's last batch. Raises
-    DataError as :func:`source_offsets` does.
+    """Yields the file sources in the text of an offset log: for each, the name of its folder below
+    ``checkpointLocation/sources``, and the number of its last batch. Raises DataError as
+    :func:`source_offsets` does.
     """
     for name, offset in _offsets(text):
         if isinstance(offset, dict) and offset.keys() == {_OF_FILES}:
@@ -68,15 +74,16 @@ def divided_versions(text: str) -> list[int]:
     """The Delta table versions that a batch has read only in part, from the text of its offset log.
     The next batch reads the rest.
 
-    The offset of Delta's source (DeltaSourceOffset) is a version and the index of a file in that
-    version. The index is negative before the first file. A query without startingVersion begins
-    with a snapshot of the table, which has inserts only. So a batch that ends within the snapshot
-    does not count. Raises DataError as :func:`source_offsets` does.
+    A batch that ends within the first snapshot of the table does not count, because a snapshot has
+    inserts only. A query without startingVersion begins with this snapshot. Raises DataError as
+    :func:`source_offsets` does.
     """
     found = []
     for _, offset in _offsets(text):
         if not isinstance(offset, dict) or _OF_DELTA - offset.keys():
             continue
+        # Delta's offset (DeltaSourceOffset) is a version, and the index of a file in that version.
+        # The index is negative before the first file.
         version, index = offset["reservoirVersion"], offset["index"]
         is_within = type(index) is int and 0 <= index < _AFTER_FILES
         if is_within and type(version) is int and not offset["isStartingVersion"]:

@@ -4,11 +4,14 @@ This module checks the transactions in the commit messages, and calls
 ``transactions/exactly_once.py``. The commit is step 15 in "The way of a record" (DESIGN.md).
 ``transactions/committer.py`` implements the protocol of the commit.
 
-To commit or abort a stream's micro-batch, Spark passes only the options, the commit messages and
-the micro-batch's id. So the run id and the query id come from the messages. The messages also have
-the commit log's generation at the time of planning. The generation is a number that grows each time
-another run takes over. If an abort gets no message, the open transactions are found by the driver's
-token, which is a part of each transactional id (``driver_identity``).
+For a stream's micro-batch, Spark passes only the options, the commit messages and the micro-batch's
+id. So these facts come from the messages:
+
+- the run id and the query id
+- the commit log's generation at planning, a number that grows each time another run takes over
+
+If an abort gets no message, it finds the open transactions by the driver's token, which is a part
+of each transactional id (``driver_identity``).
 """
 
 from __future__ import annotations
@@ -54,11 +57,14 @@ def commit(
     """Checks and commits the transactions in the tasks' commit messages. Returns how the batch was
     committed (:class:`Commit`), for example as a replay of a batch that is already committed.
 
-    ``plan`` is None in streams. ``batch_id`` is the id of a stream's micro-batch. ``report`` is the
-    record of the batch's report. If any task has a transaction, this record is committed together
-    with the rows. If the write ends a failed ``transaction`` block, the transactions are aborted,
-    and the result is ``Commit.EMPTY``. Raises CommitError for messages that can't belong to this
-    batch, and the errors of ``Committer.commit``.
+    - ``plan`` is None in streams.
+    - ``batch_id`` is the id of a stream's micro-batch.
+    - ``report`` is the record of the batch's report. If any task has a transaction, this record is
+      committed together with the rows.
+
+    If the write ends a failed ``transaction`` block, the transactions are aborted, and the result
+    is ``Commit.EMPTY``. Raises CommitError for messages that can't belong to this batch, and the
+    errors of ``Committer.commit``.
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
@@ -96,12 +102,15 @@ def abort(
     tasks_may_run: bool,
     driver_token: str = "",
 ) -> tuple[str, ...]:
-    """Aborts the transactions of a batch, unless the commit log already has the decision to commit.
-    Raises KafkaError if the transactions can't be aborted.
+    """Aborts the transactions of a batch. Aborts nothing if the commit log already has the decision
+    to commit the batch. Returns the transactional ids of aborted transactions that no task has
+    reported.
 
-    If there is neither a plan nor a message, the transactions are found by ``driver_token``, which
-    is in their transactional ids. ``tasks_may_run`` is true if tasks of the batch may still be
-    running. Returns the transactional ids of aborted transactions that no task has reported.
+    - If there is neither a plan nor a message, the transactions are found by ``driver_token``,
+      which is in their transactional ids.
+    - ``tasks_may_run`` is true if tasks of the batch may still be running.
+
+    Raises KafkaError if the transactions can't be aborted.
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
@@ -128,10 +137,11 @@ def abort(
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
-    """The number and the size of the rows of all tasks, and the number of dead letters. If the
-    batch is already committed, these are the rows that the tasks have skipped. ``topic`` is the
-    topic of the rows, or None if each row has its own topic. The result is None if a task did not
-    count its rows.
+    """The numbers of all tasks together: rows, bytes of the rows, and dead letters. None if a task
+    did not count its rows.
+
+    If the batch is already committed, the tasks write nothing, and only count the rows of this
+    attempt. ``topic`` is the topic of the rows, or None if each row has its own topic.
     """
     payloads = [p for m in messages if (p := _transaction(m).payload) is not None]
     if len(payloads) < len(messages):
@@ -186,9 +196,10 @@ def _problem(prepared: PreparedTransaction, owner: Owner) -> str | None:
 
 
 def _transaction(message: TaskCommitMessage) -> TaskTransaction:
-    """The transaction in a task's commit message. If the task ran without exactly-once, the message
-    has no transaction, and the result is a placeholder with the generation -1. No commit log has
-    this generation, so :func:`_owner` raises an error for the placeholder.
+    """The transaction in a task's commit message.
+
+    If the task ran without exactly-once, the message has no transaction. Then the result is a
+    placeholder with the generation -1, for which :func:`_owner` raises an error.
     """
     return message.transaction or TaskTransaction(-1)
 
@@ -197,7 +208,7 @@ def _owner(
     config: SinkConfig, plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]
 ) -> Owner:
     """The run that commits the batch. For a batch job it comes from the plan, and for a stream from
-    the tasks' messages.
+    the tasks' messages. Raises CommitError if the messages contradict each other or the plan.
     """
     if plan is not None:
         if any(_transaction(m).generation != plan.state.generation for m in messages):
@@ -249,9 +260,9 @@ def _block(
 ) -> Block:
     """Creates the :class:`Block` for the commit of one write of a ``transaction`` block.
 
-    If dead letters are on, the result has the write's numbers of dead letters and rows. For the
-    write that ends the block, the result has a check instead: whether the sums over all writes are
-    within the limits errors.max.records and errors.max.fraction.
+    If dead letters are on, the result for a write with rows has its numbers of dead letters and
+    rows. The result for the write that ends the block has a function instead. It checks the sums of
+    all writes against errors.max.records and errors.max.fraction.
     """
     block = Block(context.token, context.writes, number=context.write)
     options = config.dead_letters

@@ -5,12 +5,12 @@ and sends the result as a :class:`TransactionPlan` to the tasks. This module als
 exactly-once options that differ between a batch job and a stream. It begins no transaction
 (``transactional_producers`` does), and commits nothing (``transaction_commit`` does).
 
-For a batch job, Spark creates the writer once, and pickles it for the tasks and for the commit. The
-run id of the job is generated before the writer is pickled, here or by ``foreach_batch``. So tasks
-and commit have the same run id. The number of the batch is also checked here.
+The check of a batch depends on the place where its run id is known:
 
-For a stream, Spark generates the run id and the query id, and only tasks can read them. So each
-task of a stream checks run and number, before it writes a row.
+- The run id of a batch job is generated here or by ``foreach_batch``, before Spark pickles the
+  writer for the tasks and the commit. So planning checks run and number.
+- The run id of a stream is known only to tasks, because Spark generates it. So each task checks run
+  and number, before it writes a row.
 """
 
 from __future__ import annotations
@@ -57,19 +57,20 @@ class TransactionPlan:
     """The facts about one batch or micro-batch that the driver determines before the tasks begin.
     Spark sends them to the tasks. Immutable and picklable.
 
-    - ``key`` is the name of the query or job in the commit log. ``state`` is the key's state in
-      that log at planning.
-    - ``numbering`` says where the numbers of the key's batches come from: from a stream, from a
-      ``foreach_batch`` or ``transaction`` write, from the txnVersions of a job, or from a job
-      without txnAppId, which has only one batch. The order that the commit log requires depends on
-      it: a stream may skip no number, but a job may skip txnVersions.
-    - ``context`` identifies the run and the query of a batch job. ``number`` is the micro-batch's
-      id in ``foreach_batch``, and the txnVersion of any other job. If txnVersion is not set,
-      ``number`` is 0. In streams, both ``context`` and ``number`` are None.
+    - ``key`` is the name of the query or job in the commit log.
+    - ``state`` is the key's state in the commit log at planning.
+    - ``numbering`` says where the numbers of the key's batches come from, such as the txnVersions
+      of a job. The order that the commit log requires depends on it.
+    - ``context`` has the run and the query of a batch job. It is None in streams.
+    - ``number`` is the number of a batch job: the micro-batch's id in ``foreach_batch`` and
+      ``transaction``, and otherwise the txnVersion. It is 0 without a txnVersion, and None in
+      streams.
     - ``driver`` is a token that identifies the Spark driver and a stream
       (``process/driver_identity.py``). It is empty for a batch job.
-    - ``verify`` is the option verifyReplays: whether the tasks of a repeated batch count their
-      rows, so that the driver can compare them with the rows that were written.
+    - ``verify`` is the option verifyReplays. If it is true, the tasks of a repeated batch count
+      their rows, and the driver compares them with the rows that were written.
+    - ``transaction_timeout_ms`` is the option kafka.transaction.timeout.ms.
+    - ``log_topic`` is the topic of the commit log.
     - ``digest`` identifies the input of a batch job. For a stream, it identifies the input of the
       last done batch, according to the query's checkpoint. It is empty if the input is unknown.
     """
@@ -163,9 +164,13 @@ class TransactionPlan:
         )
 
     def check_job(self, generation: int | None = None) -> None:
-        """Compares this batch job with the key's state in the commit log. Raises SupersededError if
-        another run has taken over the key. Raises CommitError if the log does not expect the job's
-        number, or if the number is already done with other rows.
+        """Compares this batch job with the key's state in the commit log. Does nothing in streams.
+        Raises SupersededError if another run has taken over the key. Raises CommitError in these
+        cases:
+
+        - The run was aborted.
+        - The log does not expect the job's number.
+        - The number is already done with other rows, or it is not known with which rows.
 
         ``generation`` is the generation that ``backfill`` expects (:func:`check_generation`), or
         None for any other job.
@@ -181,22 +186,23 @@ class TransactionPlan:
             self._refuse_unknown_replay(self.context)
 
     def _refuse_forgotten_version(self, number: int) -> None:
-        """Raises CommitError if the txnVersion is so old that the commit log no longer has this
-        version's number of rows and bytes. The sink could not find out whether this job has the
-        rows that were written with the version.
+        """Raises CommitError if the commit log no longer has the rows and bytes of the txnVersion
+        ``number``, because the version is too old. It is unknown whether this job has the rows that
+        were written with the version. With verifyReplays=false, no error is raised.
 
-        A micro-batch is never that old, because the log refuses each micro-batch before the last
+        Micro-batches are not checked here, because the log refuses each micro-batch before the last
         one.
         """
         if self.verify and self.numbering is Numbering.VERSIONS:
             raise_refusal(self.key, forgotten_refusal(number, self.state))
 
     def _refuse_unknown_replay(self, context: WriteContext) -> None:
-        """If the micro-batch of a ``foreach_batch`` or ``transaction`` write is already done,
-        raises CommitError unless something shows that this write repeats the earlier write.
+        """Raises CommitError if the micro-batch of this write is already done, and nothing shows
+        that this write repeats the earlier write. Only a write of ``foreach_batch`` or
+        ``transaction`` is checked. With verifyReplays=false, no error is raised.
 
         Equal numbers of rows and bytes are no proof, because another DataFrame may have the same
-        numbers. With verifyReplays=false, no error is raised.
+        numbers.
         """
         is_unknown = self.numbering is Numbering.MICRO_BATCHES and not context.known
         if is_unknown and self.skips and self.verify and not context.abort:
@@ -207,13 +213,14 @@ class TransactionPlan:
             )
 
     def is_done(self, identity: TaskIdentity) -> bool:
-        """Whether the task's batch is already committed. If it is, the task must write nothing. A
-        task of a stream also checks the run and the micro-batch, which the driver does not know at
-        planning.
+        """Whether the task's batch is already committed. If it is, the task must write nothing. For
+        a task of a stream, this method also checks the run and the micro-batch, which are unknown
+        at planning.
 
-        Raises SupersededError if another run took over, and CommitError if the log expects another
-        query or micro-batch. Raises IllegalStateError if Spark has not passed the run and the
-        micro-batch to the task.
+        - SupersededError: another run has taken over.
+        - CommitError: the run was aborted, the log expects another query or micro-batch, or the
+          batch is done with other source offsets.
+        - IllegalStateError: Spark has not passed the run and the micro-batch to the task.
         """
         if self.context is not None:
             return self.skips  # planning has called check_job
@@ -233,12 +240,12 @@ class TransactionPlan:
 
 
 def check_run(key: str, run: str, state: CommitState) -> None:
-    """Raises an error if a run can't commit any more, according to the state of its key in the
+    """Raises an error if ``run`` can't commit any more, according to the state of its key in the
     commit log. ``run`` is the id of this run.
 
-    * CommitError: the state shows that no other run has taken over the key, so the run was aborted.
-    * SupersededError: either another run has taken over the key, or this run was aborted. The state
-      does not show which. So the message names both causes.
+    * CommitError: the run was aborted. The state shows that no other run has taken over the key.
+    * SupersededError: another run has taken over the key, or this run was aborted. The state does
+      not show which of the two, so the message names both causes.
     """
     if state.standing(run) is Standing.SUPERSEDED:
         if state.newest_run == run:
@@ -257,24 +264,23 @@ def check_run(key: str, run: str, state: CommitState) -> None:
 
 def check_generation(key: str, number: int, expected: int, state: CommitState) -> None:
     """Raises an error if the key of a backfill does not have the generation ``expected``. The key
-    had this generation when the step with the txnVersion ``number`` was recorded.
+    had this generation when the step with the txnVersion ``number`` was recorded. Without this
+    check, rows could be written twice.
 
-    Without this check, rows could be written twice. Suppose that a call of ``backfill`` is
-    suspended between the record of a step and the planning of the step's write::
-
-        the first call records version 7, and is suspended
-        the second call takes over the key, and begins the step again as version 8
-        the first call plans version 7 after this takeover, and commits it
-
-    The commit log accepts the commit, because version 7 was planned after the takeover. But then
-    the rows of the step are in version 8, too.
-
-    * SupersededError: another call has taken over the key.
-    * CommitError: the state is older than the record of the step. This may be an old state that a
-      deposed leader has returned. So planning opens the key, and repeats this check.
+    * SupersededError: another call of ``backfill`` has taken over the key.
+    * CommitError: the state is older than the record of the step. A broker that no longer leads the
+      partition may have returned this state.
     """
     if state.generation == expected:
         return
+    # A call of backfill may be suspended between the record of a step and the planning of the
+    # write:
+    #   1. The first call records version 7, and is suspended.
+    #   2. The second call takes over the key, and begins the step again as version 8.
+    #   3. The first call plans version 7. Without this check, the commit log would accept the
+    #      commit, because version 7 was planned after the takeover.
+    # Then versions 7 and 8 would both have the rows. If the state is old, a deposed leader has
+    # returned it: planning opens the key, and calls this function again.
     kind = SupersededError if state.generation > expected else CommitError
     raise kind(
         f"version {number} of '{key}' is not written: since this step began, another call of the "
@@ -291,9 +297,9 @@ def check_number(
 ) -> None:
     """Raises CommitError if the commit log does not expect the batch's number.
 
-    A micro-batch must be the last done batch of its query, or a later batch. With
-    ``Numbering.STREAM``, only the next batch is accepted as a later batch. If a txnVersion was
-    skipped, it can't be written after a later version.
+    - A micro-batch must be the last done batch of its query, or a later batch.
+    - A batch with ``Numbering.STREAM`` must be the last done batch, or the next batch.
+    - A txnVersion that was skipped can't be written after a later version.
     """
     raise_refusal(key, number_refusal(numbering, query_id, number, state))
 
@@ -332,15 +338,18 @@ def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
 
 
 def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") -> TransactionPlan:
-    """Plans a batch for exactly-once. A batch is decided if the commit log has the decision to
-    commit it. If an earlier driver has left a decided batch, this function first commits or undoes
-    that batch. Then it reads the state of the key in the commit log.
+    """Plans a batch for exactly-once, from the state of its key in the commit log. If an earlier
+    driver has decided to commit a batch of the key and has not finished, this function first
+    commits or undoes that batch.
 
-    ``driver`` is the token of ``driver_identity``. Raises the errors of ``ExactlyOnceDriver.plan``:
-    for missing rights, for a transaction.timeout.ms that brokers don't allow, for brokers that are
-    too old, and for a batch that an operator has to resolve. Raises the errors of
-    :meth:`TransactionPlan.check_job` for a batch job. Raises ConfigError if a consumer uses the
-    group of the option offsetsGroup, unless the option offsetsGroupInUse allows that.
+    ``driver`` is the token of ``driver_identity``. These errors are raised:
+
+    - the errors of ``ExactlyOnceDriver.plan``: for missing rights, for a transaction.timeout.ms
+      that brokers don't allow, for brokers that are too old, and for a batch that an operator has
+      to resolve
+    - the errors of :meth:`TransactionPlan.check_job` for a batch job
+    - ConfigError if a consumer uses the group of the option offsetsGroup, and offsetsGroupInUse
+      does not allow that
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
@@ -400,9 +409,11 @@ def _numbering(context: WriteContext | None, config: SinkConfig, *, streaming: b
 
 
 def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str:
-    """The run id of a batch job. If the same driver wrote the previous txnVersion of this key, the
-    result is the run id of that version. So the workers of the driver can reuse their transactional
-    ids. Otherwise the result is a new run id that contains ``job``. (``job`` is a random text.)
+    """The run id of a batch job. ``job`` is a random text for a new run id.
+
+    If the same driver wrote the last txnVersion of this key, the result is the run id of that
+    version. Then the workers of the driver can reuse their transactional ids. Otherwise the result
+    is a new run id that contains ``job``.
     """
     if numbering is Numbering.ONCE or not driver:
         return job
@@ -412,7 +423,8 @@ def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str
 
 def _digest_of_done(config: SinkConfig, state: CommitState) -> str:
     """The digest of a stream's last done batch, according to the query's checkpoint. Empty if the
-    digest is unknown. If Spark runs that batch again, the tasks compare the digests.
+    digest is unknown. If Spark runs that batch again, the tasks compare this digest with the digest
+    in the commit log.
     """
     done = state.done_batch(state.last_done)
     if config.checkpoint_location is None or done is None or not done.digest:

@@ -5,31 +5,24 @@ It remembers the ids that this worker process has used, and keeps producers with
 transaction *warm*: open for a later task. For writes without transactions, ``producer_cache`` has
 the same purpose. ``producer/transaction/transaction_manager.py`` has the states of a transaction.
 
-**No two processes ever share an id.** A failed, a speculative and a lost attempt of one task have
-the same names in Spark, and each of them may resume later. If they shared an id, a delayed
-InitProducerId of one attempt would abort the prepared transaction of another. So an id belongs to a
-worker process: ``{key}~{run}~g{generation}.{driver}.{token}~{k}``. The token is generated once per
-process, and again after a fork. ``driver`` is the driver's token (``driver_identity``), and
-``generation`` is the commit log's generation at planning (``transactional_ids``). ``k`` is the
-smallest number that is free. A number is in use from the moment when a task acquires its id. It is
-free again when the batch of that task is done, according to the driver's plan (``last_done``). The
-id of a failed attempt is never used again.
+An id is ``{key}~{run}~g{generation}.{driver}.{token}~{k}`` (``transactional_ids``):
 
-**An id is only reused if its coordinator reports that its last transaction was committed.**
-InitProducerId would abort an open transaction without a check of the partitions' leaders. An id may
-have an open transaction if it belonged to the losing attempt of a speculative pair. After each
-commit, a sweep aborts such transactions, but may miss one. The sweep misses a transaction if its
-partition had no leader, if its coordinator was moving, or if it was prepared after the sweep. The
-coordinator may also have aborted the transaction because of its age. If a partition has no leader,
-Kafka 4.3.1 drops the marker of the abort. So the marker of the id's next commit would also commit
-the rows of the losing attempt::
+- ``generation`` is the commit log's generation at planning.
+- ``driver`` is the driver's token (``driver_identity``).
+- ``token`` belongs to this process. It is generated once, and again after a fork. So no two
+  processes ever share an id.
+- ``k`` is the smallest number that is free. A number is in use from the moment when a task acquires
+  its id. It is free again when the batch of that task is done, according to the driver's plan
+  (``last_done``).
 
-    1  Two attempts of one task prepare. The driver commits one of them.
-    2  The coordinator of the loser's id, which also leads its partition, stops: no sweep sees it.
-    3  The next batch takes the loser's id: InitProducerId aborts, and the abort's marker is lost.
-    4  The commit of the next batch makes the loser's rows visible, too.
+An id is never used again in these cases:
 
-An example: batch 7 gives a worker three tasks, and ``last_done`` is 6 at planning.
+- The attempt that used the id has failed.
+- Its InitProducerId timed out and was sent again.
+- Its coordinator does not report that its last transaction was committed.
+
+docs/design/exactly-once.md ("Exactly-once, the tasks' side") has the reasons. An example: batch 7
+gives a worker three tasks, and ``last_done`` is 6 at planning.
 
 * Task A takes k=0, which batch 6 used last, and prepares. Its producer is kept warm.
 * Task B takes k=1, because task A uses k=0. Task B fails, so k=1 is never used again.
@@ -37,23 +30,6 @@ An example: batch 7 gives a worker three tasks, and ``last_done`` is 6 at planni
 * Batch 8 is planned with ``last_done`` 7. The first task of batch 8 takes k=0 with the warm
   producer. The producer sends DescribeTransactions (the response is CompleteCommit) and
   InitProducerId. Then the task begins its transaction.
-
-InitProducerId is sent even if the producer could keep its producer id and epoch, because it
-succeeds only after the markers of the previous transaction are written.
-
-**A warm producer sends DescribeTransactions while the task waits for its first rows.** Spark takes
-longer to make the first rows than the coordinator takes to respond. If no row comes, the id is free
-again, and the next task uses the same response. InitProducerId is only sent after a row has come:
-it leaves the id in the state Empty, and the sweep of the next commit aborts an id in this state. A
-task without a warm producer opens no connection before a row has come.
-
-**If InitProducerId times out, its id is never used.** The producer retries, but the first request
-may still be in flight. This late request would abort the transaction that begins after the retry::
-
-    InitProducerId               in flight for long; request.timeout.ms passes
-    InitProducerId, again        succeeds; rows, prepare; the driver has checked the transaction
-    the first one arrives        the transaction is aborted
-    the driver decides           a batch that lacks the rows of one task
 """
 
 from __future__ import annotations
@@ -103,20 +79,18 @@ _OF_DRIVER = "."
 
 class WorkerIds:
     """The transactional ids that this worker process has used. ``token`` is unique for the process,
-    and is a part of each id. ``_lock`` guards all fields.
+    and is a part of each id. Thread-safe: ``_lock`` guards all fields.
 
-    Each used id has an entry, which is never removed: without its entry, the id would be used
-    again. A run has as many entries as its largest micro-batch had tasks in this process.
-
-    Each id contains the generation, a number in the commit log that grows when a run takes over.
-    A run takes over at the commit of its first micro-batch. So the ids of later micro-batches
-    contain another generation than those of the first one, and have entries of their own.
+    Each used id has an entry, which is never removed. The number of a run's entries grows with the
+    tasks of its largest micro-batch in this process, and with failed attempts.
     """
 
     def __init__(self, token: str = "") -> None:
         self.token = token or os.urandom(6).hex()
         self._lock = threading.Lock()
-        #: By key, run and generation: the batch of the last use of each k.
+        #: By key, run and generation: the batch of the last use of each k. Without its entry, an id
+        #: would be used again. A run that takes over a key raises the generation at the commit of
+        #: its first micro-batch. So later micro-batches of the run have entries of their own.
         self._used: dict[tuple[str, str, int | None], list[int]] = {}
 
     def acquire(
@@ -124,7 +98,7 @@ class WorkerIds:
     ) -> tuple[TransactionalId, bool]:
         """Acquires a transactional id for a task of the batch ``batch_id``. Returns the id, and
         whether this process has used the id before. Batches up to ``last_done`` are done, so the
-        transactional ids that they have used are free.
+        ids that they have used are free.
         """
         found = self.acquire_used(plan, run, batch_id, last_done)
         if found is not None:
@@ -168,17 +142,19 @@ class WorkerIds:
 
 def _free(used: list[int], last_done: int) -> int:
     """Returns the smallest number that is free for a transactional id. ``used`` has, for each
-    number, the batch that has used the number last. A number is free if that batch is done. If no
-    number is free, the result is a new number: the length of ``used``.
+    number, the batch that has used the number last. A number is free if that batch is not later
+    than ``last_done``. If no number is free, the result is a new number: the length of ``used``.
     """
     return next((k for k, last_use in enumerate(used) if last_use <= last_done), len(used))
 
 
 @dataclass(frozen=True, slots=True)
 class TaskIds:
-    """Acquires transactional ids for one task. ``worker`` has the ids of this process. ``run`` and
-    ``batch_id`` are the run and the number of the task's batch. Batches up to ``last_done`` are
-    done, so the transactional ids that they have used are free.
+    """Acquires transactional ids for one task.
+
+    - ``worker`` has the ids of this process.
+    - ``run`` and ``batch_id`` are the run and the number of the task's batch.
+    - ``last_done`` is the last done batch. The ids that it and earlier batches have used are free.
     """
 
     worker: WorkerIds
@@ -195,13 +171,16 @@ class TaskIds:
 
 
 class TransactionalProducers:
-    """The :class:`ProducerSource` of a task with exactly-once.
+    """The :class:`ProducerSource` of a task with exactly-once. A task acquires one transactional id
+    for one transaction.
 
-    A task acquires one transactional id for one transaction. ``warm`` is the cache of producers
-    that this process keeps for later tasks. If the cache has a producer for the task, the task
-    acquires the id and this producer while it waits for its first row (:meth:`begin`). Otherwise
-    the task acquires an id when its first row arrives, and creates a producer. For a job that
-    writes no micro-batches, ``warm`` is None: the producer is closed at the end of the task.
+    ``warm`` is the cache of producers that this process keeps for later tasks:
+
+    - If the cache has a producer for the task, the task acquires the producer and its id while it
+      waits for its first row (:meth:`begin`).
+    - Otherwise the task acquires an id when its first row arrives, and creates a producer.
+    - If ``warm`` is None, the producer is closed at the end of the task. This is the case for a job
+      that writes no micro-batches.
     """
 
     def __init__(
@@ -222,10 +201,14 @@ class TransactionalProducers:
         self._begun: KafkaProducer | None = None
 
     def begin(self) -> None:
-        """If the cache has a warm producer for the task, acquires the producer and its
-        transactional id, and requests the state of the id's last transaction. Does not wait for the
-        response. The next call of :meth:`acquire` returns this producer.
+        """Acquires a warm producer from the cache with its transactional id, and requests the state
+        of the id's last transaction. Does nothing if the cache has no producer for the task.
+
+        Does not wait for the response. The next call of :meth:`acquire` returns this producer.
         """
+        # Spark takes longer to make the first rows than the coordinator takes to respond. But
+        # InitProducerId is sent only after a row has come: it leaves the id in the state Empty, and
+        # the sweep of the next commit aborts an id in this state.
         id_ = None if self._warm is None else self._ids.next_used()
         if id_ is None:
             return
@@ -247,19 +230,33 @@ class TransactionalProducers:
         """Returns a producer that has begun a transaction. Each request to a coordinator waits for
         at most max.block.ms.
 
-        Sends InitProducerId for up to three transactional ids, until one of them gets a response
-        without a retry. Raises KafkaTimeoutError if each of these requests timed out and was sent
-        again. Also raises KafkaTimeoutError if a coordinator does not respond at all.
+        If InitProducerId for a transactional id is sent again after a timeout, the id is not used,
+        and another id is tried. Raises KafkaTimeoutError in two cases:
+
+        - This has happened for three ids.
+        - A coordinator does not respond at all.
         """
         doubts = 0
         while doubts < _MOST_IDS:
             producer, is_used = self._next()
             try:
+                # A transaction that was not committed may still be open. For example:
+                #   1. Two attempts of one task prepare. The driver commits one of them.
+                #   2. The coordinator of the other id also leads its partition, and stops: no sweep
+                #      sees the transaction.
+                #   3. The next batch takes this id. InitProducerId aborts the transaction without a
+                #      check of the leaders, and Kafka 4.3.1 drops the marker of the abort.
+                #   4. The commit of the next batch makes the rows of the other attempt visible.
+                # InitProducerId is sent even if the producer could keep its producer id and epoch.
+                # It succeeds only after the markers of the previous transaction are written.
                 if not is_used or _was_committed(producer):
                     _answer(producer.init_transactions)
                     if not producer.identity_in_doubt:
                         producer.begin_transaction()
                         return producer
+                    # The first InitProducerId may arrive late, after the rows are written and the
+                    # driver has checked the transaction. It would abort the transaction, and the
+                    # driver would decide a batch that lacks the rows of this task.
                     doubts += 1
             except BaseException:
                 self.discard(producer)
@@ -273,9 +270,9 @@ class TransactionalProducers:
         )
 
     def _next(self) -> tuple[KafkaProducer, bool]:
-        """Acquires a transactional id, and returns a producer with it: the producer of
-        :meth:`begin`, another warm producer, or a new producer. Also returns whether this process
-        has used the id before.
+        """Acquires a transactional id, and returns a producer with this id. Also returns whether
+        this process has used the id before. The producer is the producer of :meth:`begin`, another
+        warm producer, or a new producer.
         """
         begun, self._begun = self._begun, None
         if begun is not None and begun.reusable:
@@ -299,9 +296,8 @@ class TransactionalProducers:
         transaction's identity, which the driver needs to commit it.
 
         Raises KafkaTimeoutError if a request AddPartitionsToTxn timed out and was sent again. The
-        first request may still arrive after the commit, and begin another transaction. After that,
-        the coordinator would describe only that other transaction, and would no longer show that
-        the prepared transaction was committed.
+        first request may still arrive after the commit, and begin another transaction. The
+        committed transaction would then look lost.
         """
         if producer.identity_in_doubt:
             raise KafkaTimeoutError(
@@ -321,12 +317,11 @@ class TransactionalProducers:
         """Aborts the transaction if each of its partitions has a leader, and closes the producer.
         Takes at most 5 s. The abort is sent for at most a second after the check of the leaders.
         The transactional id is never used again. Never raises.
-
-        In a partition without a leader, Kafka 4.3.1 loses the marker of an abort, and the rows stay
-        in an open transaction. If the id were used again, the commit marker of its next transaction
-        would also commit these rows.
         """
         assert self._id is not None
+        # In a partition without a leader, Kafka 4.3.1 loses the marker of an abort, and the rows
+        # stay in an open transaction. If the id were used again, the commit marker of its next
+        # transaction would also commit these rows.
         self._ids.worker.retire(self._id)
         with contextlib.suppress(Exception):  # the caller raises the cause
             producer.abandon(ABANDON_MS)
