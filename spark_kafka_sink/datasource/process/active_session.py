@@ -2,12 +2,11 @@
 thread.
 
 Spark looks up a Python data source in the active session of the thread, not in the session of the
-DataFrame. A new thread, a thread of a pool, an ``InheritableThread`` and a notebook's worker have
-no active session. In such a thread, Spark raises DATA_SOURCE_NOT_FOUND, although the source is
-registered. (Spark's own formats are classes of the JVM, so they are found in every thread.) So this
-module makes the DataFrame's session the active session for the call, and restores the previous
-session after the call. A Connect server activates the session itself. ``spark.sql`` makes its
-session active, so SQL statements work in any thread.
+DataFrame. Many threads have no active session: a new thread, a thread of a pool, an
+``InheritableThread`` and a notebook's worker. There, Spark raises DATA_SOURCE_NOT_FOUND, although
+the source is registered.
+
+``spark.sql`` and a Connect server make their session active themselves.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def active_session(session: object) -> Iterator[None]:
-    """Makes ``session`` the active session of this thread while the block runs. Does nothing for a
-    Connect session.
+    """Makes ``session`` the active session of this thread while the block runs, and then restores
+    the previous session. Does nothing for a Connect session.
 
     Sets only the active session of the JVM. Python's ``SparkSession.getActiveSession`` also reads
     the JVM's active session.

@@ -1,15 +1,16 @@
 """Sends a request from the user's process to the driver, which answers in a data source's schema.
 
-The user's process calls :func:`answer_of_driver`. The driver puts its answer into a schema with
-:func:`schema_with_answer`. If the answer may be an error, the driver uses :func:`schema_with_text`
-and the user's process uses :func:`text_or_error`. Three functions send such requests:
-``last_report``, ``backfill`` and ``by_leader``.
+The user's process may be a Connect client on another machine, which may not reach the brokers. But
+it can request the schema of a data source, and the driver computes that schema. So the driver puts
+its answer into the metadata of a column of the schema. The request needs no task, and so no free
+slot. It works while a commit runs.
 
-The user's process may be a Connect client on another machine. Such a client shares neither memory
-nor files with the driver, and may not reach the brokers. But it can request the schema of a data
-source, and the driver computes that schema. So the driver puts the answer into the metadata of a
-column of that schema. Such a request needs no task and so no free slot, and it works while a commit
-runs.
+- For an answer that is never an error, the driver calls :func:`schema_with_answer`, and the user's
+  process calls :func:`answer_of_driver`.
+- For an answer that may be an error, the driver calls :func:`schema_with_text`, and the user's
+  process calls :func:`text_or_error`.
+
+``last_report``, ``backfill`` and ``by_leader`` send such requests.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def text_or_error(
     """Sends a request to the driver, which answers with :func:`schema_with_text`. Returns the
     answer's text. If the answer is an error, raises this error.
 
-    ``function`` is the name of the user's function that sends the request. If the driver's package
-    is too old for the request, the error shows this name.
+    Raises ConfigError if the driver's package is too old for the request. ``function`` is the name
+    of the user's function that sends the request, for this error.
     """
     found = answer_of_driver(spark, options)
     if found is None:

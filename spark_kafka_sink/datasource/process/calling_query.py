@@ -1,16 +1,14 @@
 """Finds the streaming query that has called the user's foreachBatch function.
 
-Spark runs each query in a clone of the user's session. The DataFrames of a micro-batch have this
-clone as their session, in every thread. So the session of a DataFrame identifies the query
-(:func:`calling_query`).
-
-In the foreachBatch function, the user may also write a DataFrame of another session. In that case
-Spark's local properties identify the query: they name a query and a micro-batch. Spark sets these
-properties only on the stream's own thread. A thread that the user starts has no local properties,
-and a thread of a pool may have the properties of an earlier micro-batch or of another query. So the
-properties count only if they name the micro-batch that is written.
-
-A Connect server starts a Python process for each run of a query, and passes no id to it.
+- Usually the session of the DataFrame identifies the query. Spark runs each query in a clone of the
+  user's session, and the DataFrames of a micro-batch have this clone as their session, in every
+  thread.
+- If the user writes a DataFrame of another session, Spark's local properties may identify the
+  query. Spark sets them only on the stream's own thread. A thread of a pool may have properties of
+  another query or of an earlier micro-batch. So the properties count only if they name the
+  micro-batch that is written.
+- With Spark Connect, the run of the query is the Python process. The server starts a process for
+  each run of a query, and passes no id to it.
 """
 
 from __future__ import annotations
@@ -34,9 +32,10 @@ _CONNECT_WORKER = "SPARK_CONNECT_LOCAL_URL"
 class CallingQuery:
     """The streaming query that has called a foreachBatch function.
 
-    ``id`` is the query's id, or empty if the query is unknown. ``run`` differs for each run of a
-    query, and is the same for all writes of one run. ``run`` is empty outside of a query.
-    ``session`` identifies the session of the DataFrame that the function writes.
+    - ``id`` is the query's id, or empty if the query is unknown.
+    - ``run`` differs for each run of a query, and is the same for all writes of one run. It is
+      empty outside of a query.
+    - ``session`` identifies the session of the DataFrame that the function writes.
     """
 
     id: str = ""
@@ -50,8 +49,8 @@ _process: ProcessLocal[str] = ProcessLocal(lambda: uuid.uuid4().hex)
 
 
 def calling_query(session: SparkSession, number: int) -> CallingQuery:
-    """Finds the streaming query that writes a DataFrame of ``session`` as micro-batch ``number``.
-    If the query can't be found, fields of the result are empty. Never raises.
+    """Finds the streaming query that writes a DataFrame of ``session``. ``number`` is the id of the
+    micro-batch. If the query can't be found, fields of the result are empty. Never raises.
     """
     try:
         name = session._jsparkSession.sessionUUID()  # noqa: SLF001 - Spark's own have no other name
@@ -65,8 +64,7 @@ def calling_query(session: SparkSession, number: int) -> CallingQuery:
 
 def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery:
     """The active query that runs in ``session``. ``name`` is the UUID of the session. If no active
-    query runs in this session, the result is the query whose id is in the local properties of this
-    thread.
+    query runs in this session, the result is the query in the local properties of this thread.
     """
     here, of_thread = _local_id(session), CallingQuery("", "", name)
     is_written_here = here != "" and _local(session, "streaming.sql.batchId") == str(number)

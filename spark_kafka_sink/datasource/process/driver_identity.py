@@ -1,12 +1,12 @@
 """A token that identifies the Spark driver and the write, for the Python processes on the driver.
 
-Spark plans, commits and aborts a stream's micro-batch in separate Python processes, and gives them
-neither the run id nor the query id. If all tasks of a batch were killed, the abort gets no commit
-message, and so no list of the batch's open transactions. But these processes have two things in
-common: their ancestor process, which is the driver's JVM, and the options of the write. The token
-is a hash of both (:func:`driver_token`), and is a part of each transactional id of a stream
-(``exactly_once/transactional_producers.py``). An abort without a commit message ends all open
-transactions that have the token in their ids.
+Spark plans, commits and aborts a stream's micro-batch in separate Python processes, and passes
+neither the run id nor the query id to them. All these processes compute the same token
+(:func:`driver_token`), which is a part of each transactional id of a stream
+(``exactly_once/transactional_producers.py``).
+
+If all tasks of a batch were killed, the abort gets no commit message, and so no list of the batch's
+open transactions. Then the abort ends all open transactions that have the token in their ids.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ _LEFT_OUT: Final = ("configfile", "txnversion", "txngeneration")
 
 def driver_token(options: Mapping[str, str]) -> str:
     """Returns a token for the Spark driver and the write: 8 hexadecimal digits. It is a hash of the
-    JVM that is an ancestor of this process, and of the options of the write. The hash does not
-    cover ``kafka.*`` options, options of TLS, SASL and schema registries, ``configFile``,
-    ``txnVersion``, and ``txnGeneration``.
+    JVM that is an ancestor of this process, and of the options of the write. These options are left
+    out:
 
-    Returns an empty text if no ancestor process is a JVM. An empty token has two effects. An abort
-    can't find open transactions that no task has reported. And a job has a new run id for each
-    ``txnVersion``, while it otherwise keeps its run id.
+    - ``kafka.*`` options
+    - options of TLS, SASL and schema registries
+    - ``configFile``, ``txnVersion`` and ``txnGeneration``
+
+    Returns an empty text if no ancestor process is a JVM. Without a token, an abort can't find open
+    transactions that no task has reported. Also, a batch job then has a new run id for each
+    ``txnVersion``. With a token it keeps its run id.
     """
     jvm = _jvm(os.getpid())
     if not jvm:

@@ -3,11 +3,10 @@
 A task compares its digest with the driver's digest (``plan/planned_task.py``). The version is not
 enough: two builds between releases, and two checkouts, have the same version.
 
-Each process of Spark needs the digest, but reading hundreds of files takes longer than a small
-task. So the build of a wheel adds the digest to the wheel (``tools/package_files.py``). A process
-uses this digest if the installed files have the same names and sizes as the files of the wheel, and
-if no file is newer than the wheel's RECORD, which an installer writes last. Otherwise, and in a
-checkout, the process computes the digest from the content of the files.
+Reading hundreds of files takes longer than a small task. So the build of a wheel adds the digest to
+the wheel (``tools/package_files.py``), and each process reads it there. In a checkout, or if the
+installed files may have changed (:func:`digest_as_built`), a process computes the digest from the
+content of the files.
 """
 
 from __future__ import annotations
@@ -45,12 +44,14 @@ def package_digest() -> str:
 
 
 def digest_as_built(root: Path, record: Path) -> str | None:
-    """The digest of the package that the build has added to the wheel. ``record`` is the wheel's
-    RECORD file. Returns None if the package was not installed from a wheel, or if files in the
-    directory ``root`` may have changed since the installation.
+    """The digest of the package that the build has added to the wheel. ``root`` is the directory of
+    the package, and ``record`` is the wheel's RECORD file, which an installer writes last. Returns
+    None in these cases:
 
-    A file may have changed if its ctime or mtime is later than RECORD's, or if its size differs
-    from its size in the wheel. The ctime of a file can't be set back.
+    - The package was not installed from a wheel.
+    - The names or sizes of the files differ from the wheel.
+    - A file's ctime is later than RECORD's ctime. The ctime of a file can't be set back.
+    - A file's mtime is later than RECORD's mtime.
     """
     try:
         was = json.loads((root / BUILT).read_bytes())

@@ -1,17 +1,14 @@
 """Raises the package's errors to Spark without a traceback before the message.
 
-Spark prints the traceback of a Python exception before the exception's message. For an error of
-this package, the message already has the cause, the place and the remedy. The traceback would push
-the message off the screen, and each task and each log would repeat the traceback. So these errors
-are raised without a traceback and without ``__cause__``. The frames of Spark's worker are hidden as
-well, like with Spark's setting ``spark.sql.execution.pyspark.udf.hideTraceback.enabled``. At DEBUG,
-the removed traceback is logged.
+Spark prints the traceback of a Python exception before the exception's message, in each task and
+each log. The message of an error of this package already has the cause, the place and the remedy.
+So these errors are raised without a traceback and without ``__cause__``. At DEBUG, the removed
+traceback is logged.
 
-A bug keeps its traceback and its cause. A bug is an IllegalStateError, an exception that is not of
-this package, or an error that such an exception has caused. But errors of files and of the network
-are no bugs.
-
-If memory is exhausted under a limit of Spark, the error names Spark's setting (``worker_memory``).
+The frames of Spark's worker are hidden as well, like with Spark's setting
+``spark.sql.execution.pyspark.udf.hideTraceback.enabled``. A bug keeps its traceback and its cause
+(:func:`_is_bug`). If memory is exhausted under a limit of Spark, the error names Spark's setting
+(``worker_memory``).
 """
 
 from __future__ import annotations
@@ -41,9 +38,11 @@ _log = logging.getLogger(__name__)
 
 
 def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorator for a method that Spark calls. Removes the traceback from errors of this package,
-    unless the error is a bug (:func:`_is_bug`). If memory is exhausted under a limit of Spark,
-    raises an error that names Spark's setting.
+    """Decorator for a method that Spark calls.
+
+    - An error of this package is raised without a traceback. A bug keeps its traceback
+      (:func:`_is_bug`).
+    - If memory is exhausted under a limit of Spark, an error that names Spark's setting is raised.
     """
 
     @functools.wraps(method)
@@ -64,11 +63,11 @@ def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def _hide_frames_of_spark() -> None:
-    """Makes Spark's worker leave out the frames of Spark's own code when it prints the next error
-    of this process. Does nothing if this process is not a worker of Spark.
+    """Makes Spark's worker print the next error of this process without the frames of Spark's own
+    code. Does nothing if this process is not a worker of Spark.
 
-    The function sets an environment variable for the whole process. The variable affects only this
-    error, because the worker ends after the error.
+    The function sets an environment variable for the whole process. The worker ends after the
+    error, so the variable affects no later error.
     """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     name = "" if spec is None else spec.name
@@ -77,9 +76,8 @@ def _hide_frames_of_spark() -> None:
 
 
 def _is_bug(error: BaseException) -> bool:
-    """Whether the error is a bug. The traceback of a bug is kept. A bug is an IllegalStateError, an
-    exception of foreign code, or an error that was caused by one of these. An error of a file or of
-    the network is no bug.
+    """Whether the error is a bug: an IllegalStateError, an exception that is not of this package,
+    or an error that was caused by one of these. An error of a file or of the network is no bug.
     """
     if isinstance(error, IllegalStateError) or not isinstance(error, KafkaError):
         return not isinstance(error, _EXPECTED)

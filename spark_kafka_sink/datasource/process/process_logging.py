@@ -7,12 +7,13 @@ import sys
 
 
 def configure_logging() -> None:
-    """Adds a log handler for stderr, at the level INFO, in a worker process of Spark that has no
-    log handler.
+    """Makes the lines of the package's logger visible on stderr. Call this function in Spark's
+    worker processes, where tasks and commits run. Such a process has the stderr of the driver or of
+    the executor.
 
-    ``commit`` and tasks run in these worker processes. A worker process has the stderr of the
-    driver or of the executor. A process with configured logging is not changed. With
-    ``spark.sql.pyspark.worker.logging.enabled`` Spark adds a handler itself.
+    - If the logger has no level, its level becomes INFO.
+    - If neither this logger nor the root logger has a handler, a handler for stderr is added. With
+      ``spark.sql.pyspark.worker.logging.enabled`` Spark has already added a handler.
     """
     package = logging.getLogger("spark_kafka_sink")
     if package.level == logging.NOTSET:

@@ -12,9 +12,8 @@ from spark_kafka_sink.base.errors import safe_text
 
 
 def spark_needed(error: ImportError) -> ImportError:
-    """If PySpark is missing or too old, converts ``error``, the error of ``import pyspark``, to an
-    error that names the required version. If the import failed for another reason, returns
-    ``error`` unchanged.
+    """Converts ``error``, the error of ``import pyspark``, to an error that names the required
+    version of PySpark. Returns ``error`` unchanged if PySpark is neither missing nor too old.
     """
     if error.name == "pyspark":
         return ImportError(

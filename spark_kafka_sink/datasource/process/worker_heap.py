@@ -1,9 +1,9 @@
 """Keeps the imported modules of a Python worker out of the worker's garbage collections.
 
 Spark's daemon runs a full garbage collection in a worker after each task, plan and commit. The
-collection visits every object of every module. With pyspark, Arrow and this package, a collection
-takes 16 ms of CPU, more than a small task. So this module calls ``gc.freeze`` once per worker
-process. It does nothing in another process, such as the user's own.
+collection visits every object of every module, which takes 16 ms of CPU with pyspark, Arrow and
+this package. A small task takes less. So this module calls ``gc.freeze`` once per worker process.
+In another process, such as the user's own, it does nothing.
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
-"""Creates the error of a Python worker that has reached its limit of address space.
+"""Creates the error of a Python worker that has reached its limit of address space. The error names
+Spark's setting. docs/tuning.md explains how much memory a task needs.
 
-The error names Spark's setting. docs/tuning.md explains how much memory a task needs.
+Two settings of Spark limit the *address space* of a process (RLIMIT_AS,
+``pyspark/worker_util.py``):
 
-Spark makes ``spark.executor.pyspark.memory`` a limit of the worker's *address space* (RLIMIT_AS,
-``pyspark/worker_util.py``), divided by the number of the executor's cores.
-``spark.sql.planner.pythonExecution.memory`` does the same for the processes that plan and commit. A
-process maps much more memory than it uses: libraries, stacks of threads, the arenas of Arrow and of
-the C library. So an import or a small array fails while the machine has free memory. numpy, Arrow,
-the loader of libraries and the start of a thread each raise a different error, and none of these
-errors names a setting of Spark. This module is imported early, because an import may fail when
-memory is short.
+- ``spark.executor.pyspark.memory``, divided by the number of the executor's cores, limits a worker.
+- ``spark.sql.planner.pythonExecution.memory`` limits a process that plans or commits.
+
+A process maps much more memory than it uses, for example for libraries, stacks of threads, and the
+arenas of Arrow. So an import or a small array may fail while the machine has free memory. numpy,
+Arrow, the loader of libraries and the start of a thread each raise a different error, and none of
+these errors names a setting of Spark.
+
+Import this module early, because an import may fail when memory is short.
 """
 
 from __future__ import annotations
@@ -32,13 +35,15 @@ _OF_PLANNER = "PYSPARK_PLANNER_MEMORY_MB"
 
 
 def memory_error(error: BaseException) -> KafkaError | None:
-    """If ``error`` means that memory is exhausted, returns the error to raise in place of
-    ``error``. Returns None for any other error, and if Spark does not limit the address space of
-    this process.
+    """Returns the error to raise in place of ``error``, if ``error`` means that memory is
+    exhausted:
 
-    In a task, the result is a DeliveryError, so that Spark may run the task again. In a process
-    that plans or commits, the result is a KafkaError, and an error that is already a KafkaError is
-    not replaced.
+    - In a task, the result is a DeliveryError, so that Spark may run the task again.
+    - In a process that plans or commits, the result is a KafkaError.
+
+    Returns None for any other error, and if Spark does not limit the address space of this process.
+    In a process that plans or commits, also returns None for a KafkaError, so that this error is
+    kept.
     """
     plans = _OF_PLANNER in os.environ
     if sys.platform == "win32" or (plans and isinstance(error, KafkaError)):
