@@ -1,19 +1,15 @@
 """The table of metrics: name, kind, unit, labels, and the field of the value.
 
 ``measurements.py`` reads the values by the table :data:`INSTRUMENTS`. The page docs/metrics.md is
-generated from the table, and the dashboard and the alert rules are tested against the table.
+generated from the table, and the dashboard and the alert rules are tested against it.
 
-Names and units follow OpenTelemetry: names with dots, UCUM units, and no unit in the name. Only a
-metric with the unit 1 has ``ratio`` in its name, because not all exporters to Prometheus add this
-word.
-
-The metrics may reach Prometheus through Prometheus' own client library or through OpenTelemetry.
-Both ways give the same names, because :attr:`Instrument.prometheus_name` follows the rule of
-OpenTelemetry's exporters: the unit is a suffix, then ``_total``. So one dashboard and one set of
-alert rules are enough.
-
-Each label has few values: a query, a broker, a topic, an outcome, an error's code, or a phase of a
-micro-batch. No label is a partition, a task, a batch or a run.
+- Names and units follow OpenTelemetry: names with dots, UCUM units, and no unit in the name. Only a
+  metric with the unit 1 has ``ratio`` in its name, because not all exporters to Prometheus add this
+  word.
+- Prometheus gets the same names from its own client library and from OpenTelemetry
+  (:attr:`Instrument.prometheus_name`). So one dashboard and one set of alert rules are enough.
+- Each label has few values: a query, a broker, a topic, an outcome, an error's code, a phase of a
+  micro-batch, or a kind of wait. No label is a partition, a task, a batch or a run.
 """
 
 from __future__ import annotations
@@ -28,8 +24,8 @@ from spark_kafka_sink.producer.metrics.produce_report import LATENCY_BOUNDS_MS
 
 
 class InstrumentKind(Enum):
-    """The kind of a metric: a counter, a gauge or a histogram. A value is added to a counter,
-    replaces the value of a gauge, or is counted in a bucket of a histogram.
+    """The kind of a metric. A value is added to a counter, replaces the value of a gauge, or is
+    counted in a bucket of a histogram.
     """
 
     COUNTER = "counter"
@@ -74,18 +70,21 @@ _SUFFIXES: Final = {
 class Instrument:
     """The definition of one metric: its name, kind, unit and labels, and the field of its value.
 
-    - ``field`` is the field of the report or of the progress. ``a.b`` is the field ``b`` of the
-      object ``a``. ``a[].b`` is the field ``b`` of each object in the list ``a``: each object gives
-      a value. If the field is an object of numbers, each number in the object gives a value. If
-      ``field`` is empty, the value of each report or progress is 1.
-    - ``label_field`` is the field with the label's value. If ``field`` is ``a[].b``,
-      ``label_field`` is the name of another field of the objects in ``a``, such as ``c``. If the
-      metric has a label and ``label_field`` is empty, ``field`` is an object of numbers, and the
-      label's value is the name of the number in this object.
-    - ``scale`` converts a value to ``unit``.
+    - ``origin`` is the kind of document that has the value, such as a report or Spark's progress.
+    - ``field`` is the field with the value in this document:
+
+        ``a.b``     the field ``b`` of the object ``a``
+        ``a[].b``   the field ``b`` of each object in the list ``a``; each gives a value
+        empty       the value of each document is 1
+
+    - If ``field`` has an object of numbers, each number gives a value.
+    - ``label_field`` is the field with the value of ``label``. If ``field`` is ``a[].b``, it is
+      another field of the objects in ``a``. If it is empty, the label's value is the name of the
+      number in the object of numbers.
+    - ``scale`` is a factor that converts a value to ``unit``.
     - ``bounds`` are the upper bounds of a histogram's buckets, before the conversion by ``scale``.
-      If the field is a list of numbers, the numbers are the counts of these buckets. The last
-      number is the count of the values above the last bound.
+      If ``field`` has a list of numbers, they are the counts of these buckets. The last number is
+      the count of the values above the last bound.
     """
 
     name: str
@@ -114,7 +113,8 @@ class Instrument:
     @property
     def prometheus_name(self) -> str:
         """The metric's name in Prometheus: the name with underscores, the unit, and ``_total`` for
-        a counter. An example is ``kprod_input_wait_time_seconds_total``.
+        a counter. An example is ``kprod_input_wait_time_seconds_total``. The exporters of
+        OpenTelemetry follow the same rule.
         """
         suffix = _SUFFIXES.get(self.unit, "")
         total = "total" if self.kind is InstrumentKind.COUNTER else ""

@@ -1,9 +1,9 @@
 """A Spark listener that joins a streaming query's events with the reports of its batches.
 
 For a Python sink, Spark's progress has only the number of rows. The other figures are in the report
-of a batch, which another process creates (``report/``). A :class:`KprodListener` joins progress and
-report, and passes the values to metrics libraries (``measurements.py``). The listener runs in the
-user's process: on a classic session's driver, or in the client of a Connect session.
+of a batch, which another process creates (``report/``). A :class:`KprodListener` passes the values
+of both to metrics libraries (``measurements.py``). The listener runs in the user's process: on a
+classic session's driver, or in the client of a Connect session.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class KprodListener(StreamingQueryListener):
       ``OpenTelemetryMetrics``, or another object with a method ``record`` like theirs.
     - ``reports`` is the ``reportPath`` of the session's writes, as a path of this process. It can
       also be a function that returns the reports since its last call, each as a dictionary.
-    - ``on_batch`` is called for each micro-batch with its progress and its reports, all as
-      dictionaries. There are several reports if foreachBatch writes several times, and none if
-      ``kprod`` wrote nothing.
+    - ``on_batch`` is called for each micro-batch with its progress (a dictionary) and its reports
+      (a list of dictionaries). The list has several reports if foreachBatch writes several times.
+      It is empty if no report of the micro-batch has arrived.
     - ``running`` is a :class:`RunningWrites`, for metrics of running tasks (option progressTopic).
       A separate thread reads it every five seconds until :meth:`close`.
 
     The metrics cover every query of the session. A query that does not write with ``kprod`` has
-    Spark's metrics only.
+    only Spark's metrics.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class KprodListener(StreamingQueryListener):
             ).start()
 
     def close(self) -> None:
-        """Stops the thread that reads the figures of running tasks, but does not wait for its end.
+        """Stops the thread that reads the figures of running tasks, and does not wait for its end.
         The thread closes ``running`` before it ends.
         """
         self._closed.set()
@@ -167,8 +167,8 @@ class KprodListener(StreamingQueryListener):
             self._metrics.event("kprod.query.failures", 1, name, code[1] if code else OTHER)
 
     def _read_what_can_be_read(self) -> None:
-        """Makes metrics from the new reports. If the reports can't be read, logs a warning instead
-        of raising an error, so that the listener still makes metrics from Spark's own figures.
+        """Makes metrics from the new reports. If the reports can't be read, logs a warning and
+        raises no error. So the listener still makes metrics from Spark's own figures.
         """
         try:
             self.read_reports()
@@ -195,8 +195,9 @@ class KprodListener(StreamingQueryListener):
             self._metrics.report(report, query)
 
     def _of_batch(self, query_id: str, batch_id: object) -> list[Document]:
-        """Returns the reports of the micro-batch ``batch_id`` that the listener has read. Removes
-        these reports from the listener, and also the reports of the query's older micro-batches.
+        """Returns the reports of the micro-batch ``batch_id`` that the listener has read. If there
+        are any, removes them from the listener, and also the reports of the query's older
+        micro-batches.
         """
         waiting = self._waiting.get(query_id, deque())
         found = [one for one in waiting if one.get("batchId") == batch_id]

@@ -1,10 +1,11 @@
 """Reads the values of metrics from a report or from Spark's progress, and passes them to metrics
 libraries.
 
-:func:`measure` finds the values by the table of metrics (``instruments.py``). :class:`Metrics`
-passes the values to metrics libraries, and limits the number of a label's values.
+- :func:`measure` finds the values by the table of metrics (``instruments.py``).
+- :class:`Metrics` passes the values to metrics libraries, and limits the number of a label's
+  values.
 
-A label's value is never taken from a payload or an error's message: it is the name of a query or a
+A label's value never comes from a payload or an error's message. It is the name of a query or a
 topic, an id, a broker's number, a member of a fixed set, or an error code.
 """
 
@@ -75,10 +76,12 @@ class MetricsLibrary(Protocol):
 
 
 def measure(document: Document, origin: Origin, query: str) -> Iterator[MetricValue]:
-    """Yields the metric values in ``document``: a report, Spark's progress, or the figures of
-    running tasks, as ``origin`` says. ``query`` is the value of the label ``query``. Skips a field
-    that is missing, null or not a number, so that reports of later versions are read as far as
-    possible.
+    """Yields the metric values in ``document``. ``origin`` says what the document is: a report,
+    Spark's progress, or the figures of running tasks. ``query`` is the value of the label
+    ``query``.
+
+    A field is skipped if it is missing, null or not a number. So reports of later versions are read
+    as far as possible.
     """
     for instrument in INSTRUMENTS:
         if instrument.origin is origin:
@@ -162,10 +165,7 @@ def query_of(document: Document) -> str:
 @dataclass(slots=True)
 class Metrics:
     """Passes the values of reports and of Spark's progress to the metrics libraries, with a limited
-    number of label values.
-
-    Spark calls a listener's methods one after the other, on one thread. The figures of running
-    tasks come from a separate thread, so a lock (``_lock``) guards the label values.
+    number of label values. Thread-safe, if the libraries are: a lock guards the label values.
     """
 
     libraries: tuple[MetricsLibrary, ...]

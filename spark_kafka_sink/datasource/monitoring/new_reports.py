@@ -40,12 +40,12 @@ _CHUNK: Final = 64 << 20
 
 
 class NewReports:
-    """Reads the reports that are added to ``path`` from now on, and skips existing reports.
-    ``path`` is a file or a directory. Each call of the object returns the reports since the last
-    call.
+    """Reads the reports that are added to ``path`` from now on. Each call of the object returns the
+    reports since the last call. ``path`` is a file or a directory. A path that does not exist yet
+    has no reports.
 
-    A path that does not exist yet has no reports. Raises UnusableFileError for a path that can't
-    hold a report, and NotAllowedError for a path that the operator's allow list does not permit.
+    Raises UnusableFileError for a path that can't hold a report. Raises NotAllowedError for a path
+    that the operator's allow list does not permit.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -141,8 +141,8 @@ class _Folder:
 
     def new_files(self) -> list[bytes]:
         """Returns the contents of the files that are new since the last call, in the order of their
-        names. A file that is still being written is left for a later call. The directory is listed
-        only if it has changed, because it may have many files.
+        names. A file that is still being written is left for a later call. An unchanged directory
+        is not listed, because it may have many files.
         """
         if self._unchanged():
             return []

@@ -5,9 +5,11 @@ The option reportListeners calls :func:`emit` with each report:
     .option("reportListeners", "spark_kafka_sink.datasource.monitoring.open_lineage:emit")
 
 OpenLineage's library reads the destination of events from environment variables of the driver, such
-as ``OPENLINEAGE_URL`` and ``OPENLINEAGE_CONFIG``. Each batch and micro-batch is a run of a job. The
-run's id is the report's id. The run has a START event and an event with its outcome, which are both
-created from the report. The job is named after the application and the query.
+as ``OPENLINEAGE_URL`` and ``OPENLINEAGE_CONFIG``.
+
+Each batch and micro-batch is a run of a job. The job is named after the application and the query.
+The run's id is the report's id. The run has a START event and an event with its outcome, and both
+are created from the report.
 """
 
 from __future__ import annotations
@@ -132,12 +134,11 @@ def _event(
 
 
 def _parent(report: WriteReport) -> parent_run.ParentRunFacet | None:
-    """The parent run of the job, for example a task of Airflow. Spark's properties or the
-    environment contain it as the text ``namespace/name/uuid``. None if there is no valid parent
+    """The parent run of the job, for example a task of Airflow. None if there is no valid parent
     run.
 
-    The name may contain slashes, but the namespace may not. So the text up to the first slash is
-    the namespace.
+    The parent run is in Spark's properties or in the environment, as the text
+    ``namespace/name/uuid``. The namespace has no slash, but the name may have slashes.
     """
     given = report.parent_run or os.environ.get(_PARENT, "")
     namespace, _, rest = given.partition("/")

@@ -47,17 +47,18 @@ class Display(Protocol):
 def show_progress(
     spark: SparkSession, options: Mapping[str, str] | None = None, *, file: TextIO | None = None
 ) -> Iterator[None]:
-    """A context manager that shows a progress bar while the ``with`` block runs: the number of
-    finished tasks in Spark's active stages. If ``options`` contain progressTopic, the bar also
-    shows rows, MB/s and retries.
+    """A context manager that shows a progress bar while the ``with`` block runs. The bar has the
+    number of finished tasks in Spark's active stages. If ``options`` contain progressTopic, it also
+    has rows, MB/s and retries.
 
         with show_progress(spark, options):
             df.write.format("kprod").options(**options).save()
 
     The bar appears in a notebook, or on ``file`` (default: standard error) if that is a terminal.
-    Otherwise there is no bar, and no figures are requested. The bar works with classic and Connect
-    sessions. In a terminal it needs the extra ``progress``; without the extra, ImportError is
-    raised.
+    Anywhere else there is no bar, and no figures are requested. The bar works with classic and
+    Connect sessions.
+
+    In a terminal, the extra ``progress`` must be installed. Otherwise, raises ImportError.
     """
     display = _display(file or sys.stderr)
     if display is None:

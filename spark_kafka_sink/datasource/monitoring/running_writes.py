@@ -1,8 +1,7 @@
 """The running writes, on the driver: the sums of the figures that workers send to progressTopic.
 
-Worker processes send the records (``write/worker_progress.py``). Other clients may also have the
-right to write to the topic. So invalid records are skipped, and the number of stored records is
-limited.
+Worker processes send the records (``write/worker_progress.py``). Other clients may also write to
+the topic, so invalid records are skipped, and the number of stored records is limited.
 """
 
 from __future__ import annotations
@@ -39,9 +38,12 @@ _MOST_WORKERS: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """The times in milliseconds that the tasks of a write have waited, each summed over all tasks:
-    for Spark's rows (``input``), for buffer.memory (``memory``), because of brokers' quotas
-    (``quota``), and because of maxRecordsPerSecond or maxBytesPerSecond (``rate``).
+    """The times in milliseconds that the tasks of a write have waited, each summed over all tasks.
+
+    - ``input``: for Spark's rows.
+    - ``memory``: for room in buffer.memory.
+    - ``quota``: because of brokers' quotas.
+    - ``rate``: because of maxRecordsPerSecond or maxBytesPerSecond.
     """
 
     input: int = 0
@@ -102,10 +104,12 @@ class RunningWrites:
     """Reads the figures of running tasks from the topic of the option progressTopic. Begins with
     the records that arrive after the first :meth:`read`. Not thread-safe.
 
-    ``options`` are options of the writes: kafka.bootstrap.servers, the options of the login, and
-    progressTopic. ``spark`` is a session, and only writes of its Spark application count. The
-    principal needs READ and DESCRIBE on the topic. Raises ConfigError for invalid options, and if
-    progressTopic is not set.
+    - ``spark`` is a session. Only writes of its Spark application count.
+    - ``options`` are options of the writes: kafka.bootstrap.servers, the options of the login, and
+      progressTopic.
+
+    The principal needs READ and DESCRIBE on the topic. Raises ConfigError for invalid options, and
+    if progressTopic is not set.
     """
 
     def __init__(
@@ -168,8 +172,8 @@ class RunningWrites:
                 del self._writes[key]
 
     def _so_far(self, query: str, now: float) -> RunningWrite:
-        """The sums of the figures of all running writes of a query. Concurrent batch jobs have the
-        same label ``query``, so the result is the sum over these jobs.
+        """The sums of the figures of all running writes of a query. Concurrent batch jobs have one
+        label ``query``, so the result is the sum over these jobs.
         """
         keys = [key for key in self._writes if key[0] == query]
         came = [one for key in keys for one in self._writes[key].values()]

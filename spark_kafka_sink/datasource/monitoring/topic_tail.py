@@ -32,10 +32,9 @@ class TopicTail:
         returns an empty list. If the records at the current offset were deleted, the call returns
         an empty list, and the next call continues at the new first offset.
 
-        Incomplete and unreadable records are skipped. Each record has the sums since the start of a
-        stage, so the next record of the stage contains the sums of a skipped record too. Raises
-        AuthorizationError if a right is missing. Raises KafkaTimeoutError if the topic is missing,
-        or if the leader of the partition does not respond in time.
+        Incomplete and unreadable records are skipped. Raises AuthorizationError if a right is
+        missing. Raises KafkaTimeoutError if the topic is missing, or if the leader of the partition
+        does not respond in time.
         """
         deadline_ms = self._client.deadline(timeout_ms)
         if self._next is None:
@@ -46,6 +45,8 @@ class TopicTail:
             # The records were deleted, or the topic was created again.
             self._next = self._reader.offset(self._tp, OffsetSpec.EARLIEST, deadline_ms)
             return []
+        # The next record of a stage also has the sums of a skipped record: each record has the sums
+        # since the start of the stage.
         values = []
         for batch in read_batches(fetched, lambda _: True, transactional=False):
             self._next = max(self._next, batch.next_offset)
