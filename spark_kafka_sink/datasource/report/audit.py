@@ -57,11 +57,12 @@ Progress = Callable[[int, int], None]
 class AuditResult:
     """The result of an audit: a comparison of a write's report with the rows in Kafka.
 
-    - ``claimed`` is the number of rows that the report claims, and ``found`` is the number of rows
-      that the audit found in the topics. Both are sums over ``partitions``, and include dead
-      letters. With ``sample``, ``found`` counts only the rows in the parts that were read.
+    - ``claimed`` is the number of rows in the report, dead letters included.
+    - ``found`` is the number of rows that the audit found in the topics, dead letters included.
+      With ``sample``, only the rows in the parts that were read are counted.
     - ``dead_letters`` is the number of dead letters among the found rows.
     - ``unlisted`` is the number of rows in partitions that the report does not list.
+    - ``partitions`` are the audits of the partitions.
     """
 
     report_id: str
@@ -75,8 +76,8 @@ class AuditResult:
 
     @property
     def verdict(self) -> AuditVerdict:
-        """The verdict on the whole write: the worst verdict of all partitions. It is UNCLEAR or
-        worse if the report counts rows in partitions that it does not list.
+        """The verdict on the whole write: the worst verdict of all partitions. If the report counts
+        rows in partitions that it does not list, the verdict is UNCLEAR or worse.
         """
         verdicts = [one.verdict for one in self.partitions]
         if self.unlisted:
@@ -112,17 +113,21 @@ def audit(
         result = audit(last_report(spark), **{"kafka.bootstrap.servers": "host:9092"})
         assert result.complete, result
 
-    ``report`` is a report or its JSON. ``options`` are the connection options of the write. In each
-    partition, the audit reads the range from the report's first offset to the report's last offset.
-    It counts the committed records of the report's producers, and compares the checksums of these
-    records' batches with the report. With ``sample``, the audit reads only four places of each
-    range: the beginning, the end, and two places that ``seed`` determines. ``timeout_s`` is the
-    time limit of each request, and of each wait for an open transaction. ``within_s`` is the time
-    limit of the audit. Partitions that were not read in this time are UNREAD.
+    - ``report`` is a report or its JSON.
+    - ``sample``: if it is true, the audit reads only four places of each partition: the beginning
+      and the end of the write's rows, and two places between them, which ``seed`` determines.
+    - ``timeout_s`` is the time limit in seconds of each request, and of each wait for an open
+      transaction.
+    - ``within_s`` is the time limit in seconds of the audit. Partitions that were not read in this
+      time are UNREAD. With None, there is no limit.
+    - ``options`` are the connection options of the write.
 
-    The audit runs in the calling process, without Spark. Raises ConfigError if ``report`` is not a
-    report, RefusedError for a report of another cluster, and KafkaTimeoutError if no broker
-    responds.
+    In each partition, the audit reads from the report's first offset to the report's last offset.
+    It counts the committed records of the report's producers, and compares the checksums of their
+    record batches with the report. The audit runs in the calling process, without Spark.
+
+    Raises ConfigError if ``report`` is not a report, RefusedError for a report of another cluster,
+    and KafkaTimeoutError if no broker responds.
     """
     claims = claims_of(report)
     config = parse_sink_config(options).producer
@@ -141,10 +146,13 @@ def audit_over(
     until_ms: int = NEVER,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Runs an audit over the connections of ``client``. If ``seed`` is not None, the audit reads
-    only a sample of the offsets, and ``seed`` determines which. ``until_ms`` is the time when the
-    audit ends, by the clock of ``client``. For each topic, ``progress`` is called with the number
-    of offsets that were read so far, and with the number of all offsets to read.
+    """Runs an audit over the connections of ``client``.
+
+    - ``seed``: with None, the audit reads all offsets. With a number, it reads only a sample, which
+      the number determines.
+    - ``until_ms`` is the time when the audit ends, by the clock of ``client``.
+    - ``progress`` is called for each topic, with two numbers: the offsets that were read so far,
+      and all offsets to read.
     """
     here = client.describe_topics((), allow_auto_topic_creation=False).cluster_id
     if None not in (claims.cluster_id, here) and claims.cluster_id != here:
@@ -281,9 +289,9 @@ class _Topic:
     def _with_neighbours(
         self, there: Sequence[PartitionClaim], counts: list[RangeCount]
     ) -> list[RangeCount]:
-        """For each range that lacks rows, counts the rows again in a larger range, with more
-        offsets before and after it. Some rows of the write may be just outside the original range,
-        because their offsets are not known.
+        """Counts the rows of each range that lacks rows again, in a larger range with more offsets
+        before and after it. Some rows of the write may be just outside the original range, because
+        their offsets are not known.
         """
         reader = PartitionReader(self.client, "", "READ on the topic")
         longer: dict[int, RangeCount] = {}

@@ -19,9 +19,9 @@ _CHECKSUMS: Final = 2**64
 
 
 class AuditVerdict(StrEnum):
-    """The verdict of an audit on a partition: whether the rows that the report claims are in Kafka.
-    The verdict on a whole write is the worst verdict of its partitions. The members are ordered
-    from the worst to the best.
+    """The verdict of an audit on a partition: whether the rows in the report are in Kafka. The
+    verdict on a whole write is the worst verdict of its partitions. The members are ordered from
+    the worst to the best.
     """
 
     #: Rows are missing, and nothing explains it.
@@ -72,14 +72,15 @@ _NOT_FOUND: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PartitionAudit:
-    """The audit of one partition: the comparison of a report with the rows in the log, in the range
+    """The audit of one partition: a comparison of the report with the rows in the log, in the range
     of offsets from ``first_offset`` to ``last_offset``.
 
     - ``claimed`` is the number of the partition's rows in the report. It is None if the report does
       not have the number of rows of each partition.
-    - ``found`` is the number of committed rows of the report's producers. With ``sample``, only
-      rows in the parts that were read count.
-    - ``checksum`` is True if the checksums are equal. It is None if they were not compared.
+    - ``found`` is the number of committed rows of the report's producers. With ``sample``, only the
+      rows in the parts that were read are counted.
+    - ``checksum`` is True if the number and the checksum of the rows are as in the report. It is
+      False if one of them differs, and None if they were not compared.
     - ``deleted`` is the number of the range's offsets that are before the start of the log.
     - ``gaps`` is the number of offsets without a record.
     - ``aborted`` is the number of the producers' rows in aborted transactions.
@@ -122,10 +123,10 @@ def verdict_of(
     claims: Claims, claim: PartitionClaim, found: RangeCount, settings: Mapping[str, str | None]
 ) -> tuple[AuditVerdict, str]:
     """The verdict on a partition that was read as a whole, and the reason for the verdict.
+    ``settings`` are the topic's configs. They are empty if unknown.
 
-    ``settings`` are the topic's configs. They are empty if unknown. If the report does not have the
-    number of rows of each partition, a range that was read to its end gets the verdict COUNTED.
-    After such a verdict, the caller compares the rows of the whole topic.
+    A report may lack the number of rows of each partition. Then a range that was read to its end
+    gets the verdict COUNTED, and the caller must compare the rows of the whole topic.
     """
     if claims.of_nothing:
         return _of_nothing(claims, found)
@@ -182,8 +183,11 @@ def _damage(found: RangeCount) -> str:
 def _not_in_sequence(
     claims: Claims, found: RangeCount, missing: int, settings: Mapping[str, str | None]
 ) -> tuple[AuditVerdict, str] | None:
-    """The verdict on a partition with a gap in the sequence numbers of its batches, or with a batch
-    that is in the log twice. None if there is neither.
+    """The verdict on a partition if one of these is found, and otherwise None:
+
+    - The missing rows may be rows whose offset is not known.
+    - A batch is in the log twice.
+    - The sequence numbers of the batches have a gap that compaction does not explain.
     """
     if 0 < missing <= claims.rows_without_offset:
         return AuditVerdict.UNCLEAR, _NOT_FOUND
@@ -255,8 +259,8 @@ def _surplus(claims: Claims, more: int) -> tuple[AuditVerdict, str]:
 
 
 def by_compaction(gaps: int, settings: Mapping[str, str | None]) -> tuple[AuditVerdict, str]:
-    """The verdict on a partition with missing rows that compaction may have removed. Also returns
-    the reason for the verdict. ``gaps`` is the number of offsets without a record.
+    """The verdict on a partition whose missing rows compaction may have removed, and the reason for
+    the verdict. ``gaps`` is the number of offsets without a record.
     """
     if not settings:
         return AuditVerdict.UNCLEAR, f"{gaps} offsets have no record, {_SETTINGS_UNKNOWN}"
@@ -285,12 +289,12 @@ def sampled(
     windows: list[RangeCount],
     settings: Mapping[str, str | None],
 ) -> tuple[AuditVerdict, str]:
-    """The verdict on a partition of which only a sample was read. Also returns the reason for the
-    verdict. ``windows`` are the ranges of offsets that were read, with their counts, in the order
-    of offsets.
+    """The verdict on a partition of which only a sample was read, and the reason for the verdict.
 
-    The first window is at the start of the claimed range, and the last window is at its end.
-    ``settings`` are the same as for :func:`verdict_of`.
+    - ``windows`` are the ranges of offsets that were read, with their counts, in the order of
+      offsets. The first window is at the start of the claimed range, and the last window is at its
+      end.
+    - ``settings`` are the topic's configs. They are empty if unknown.
     """
     for one in windows:
         if one.damaged_at >= 0:

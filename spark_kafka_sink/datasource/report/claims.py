@@ -37,10 +37,13 @@ _UNDECIDED: Final = frozenset({WriteOutcome.UNKNOWN, WriteOutcome.PREPARED})
 
 @dataclass(frozen=True, slots=True)
 class PartitionClaim:
-    """A report's claim about the rows of a partition from the offset ``first`` to the offset
-    ``last``, both included. Dead letters are also counted. ``checksum`` is the sum of the checksums
-    of these rows' record batches, modulo 2^64. ``rows`` and ``checksum`` are None if the report has
-    no field ``audit``.
+    """The rows of one partition according to a report, dead letters included: from the offset
+    ``first`` to the offset ``last``, both included.
+
+    - ``rows`` is the number of these rows.
+    - ``checksum`` is the sum of the checksums of their record batches, modulo 2^64.
+
+    ``rows`` and ``checksum`` are None if the report has no field ``audit``.
     """
 
     tp: TopicPartition
@@ -55,11 +58,12 @@ class Claims:
     """The claims of one report.
 
     - ``rows`` is the number of all rows, dead letters included.
+    - ``partitions`` are the rows by partition, for the partitions that the report lists.
+      ``partitions_left_out`` is the number of all other partitions.
     - ``topic_rows`` are the rows by topic, for the topics that the report lists.
     - ``producers`` are pairs of producer id and epoch. None if they are unknown.
     - ``rows_without_offset`` is the number of rows with an unknown offset. These rows may be before
       or after the claimed offsets of their partition.
-    - ``partitions_left_out`` is the number of partitions that the report leaves out.
     """
 
     report_id: str
@@ -92,9 +96,10 @@ class Claims:
         """The number of rows in partitions that the report does not list. 0 if this number is
         unknown.
 
-        If the report has the number of rows of each listed partition, these numbers are subtracted
-        from the number of all rows. If the report has only the number of rows of each topic, the
-        rows of the topics with a listed partition are subtracted.
+        The rows that the report does list are subtracted from the number of all rows:
+
+        - the rows of the listed partitions, if the report has the number of rows of each partition
+        - otherwise all rows of the topics that have a listed partition
         """
         if self.of_nothing:
             return 0

@@ -1,12 +1,12 @@
 """Delivers a report to its destinations: log, last report, file, topic, and the user's functions.
 
 :func:`publish` passes a report to each destination in :data:`DESTINATIONS`. If a destination fails,
-a warning is logged, because the failure does not change the batch.
+only a warning is logged, because the batch is not affected.
 
-**To receive every report, add a row to** :data:`DESTINATIONS`: a function that gets the
+**To receive every report, add a function to** :data:`DESTINATIONS`. It gets the
 :class:`WriteReport`, and the :class:`~spark_kafka_sink.config.sink_config.SinkConfig` of the write.
-The function is called for every outcome, on the driver, on the thread of Spark's ``commit`` or
-``abort``. It must return soon, because the next micro-batch waits for it.
+It is called for every outcome, on the driver, in the thread of Spark's ``commit`` or ``abort``. It
+must return soon, because the next micro-batch waits for it.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def _deliver(destination: Destination, report: WriteReport, config: SinkConfig) 
 
 
 def _log_line(report: WriteReport, config: SinkConfig) -> None:  # noqa: ARG001 - in every write
-    """Logs the report of a successful commit. This is not needed after a failed commit, which
-    raises an error, or after an abort, which logs a warning (``planned_batch``).
+    """Logs the report of a successful commit. Other outcomes need no line: a failed commit raises
+    an error, and an abort logs a warning (``planned_batch``).
     """
     if report.outcome.is_success:
         configure_logging()

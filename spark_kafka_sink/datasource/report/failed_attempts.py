@@ -1,12 +1,13 @@
 """Passes data of failed task attempts to the report of their batch, in files.
 
-Spark passes nothing of a failed task to ``abort``: its exception only reaches the JVM, and later
-the user's process. So a failed attempt writes its own report as a file before it raises the error
-(``report_of_batch.py`` creates the report). The later abort or commit of the batch reads and
-removes the file (:class:`FailedAttempts`). The file is in the directory of ``reportPath``. If
-``reportPath`` is not set, or if that directory can't be written, the file is in the application's
-local directory. An executor on another machine that shares neither directory writes no file
-(docs/design/spark.md has the alternatives).
+Spark passes nothing of a failed task to ``abort``. So a failed attempt writes its own report
+(``report_of_batch.py``) as a file, before it raises the error. The later abort or commit of the
+batch reads and removes the file (:class:`FailedAttempts`). docs/design/spark.md has the
+alternatives.
+
+The file is in the directory of ``reportPath``. If ``reportPath`` is not set, or if that directory
+can't be written, the file is in the application's local directory. An executor on another machine
+that shares neither directory writes no file.
 """
 
 from __future__ import annotations
@@ -50,10 +51,13 @@ _FORGOTTEN_MS: Final = 7 * 24 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempts:
-    """The directories for the reports of a batch's failed attempts. ``named`` is the path of a
-    directory in or next to reportPath. ``local`` is the path of a directory in the application's
-    local directory (SPARK_LOCAL_DIRS). Each path is empty if it is not available. Picklable, so
-    that tasks use the same directories as the driver.
+    """The directories for the reports of a batch's failed attempts. Picklable, so that tasks use
+    the same directories as the driver.
+
+    - ``named`` is a directory in or next to reportPath.
+    - ``local`` is a directory in the application's local directory (SPARK_LOCAL_DIRS).
+
+    Each path is empty if it is not available.
     """
 
     named: str = ""
@@ -61,19 +65,18 @@ class FailedAttempts:
 
     @classmethod
     def of(cls, report_path: str | None, token: str, query_name: str = "") -> FailedAttempts:
-        """Chooses the directories of a write. ``token`` identifies the write, and is the same at
-        planning, in the tasks, and at commit or abort. For a stream, it is the token of
-        ``driver_identity``. For a batch job, it is random. If the token is empty, there are no
-        directories.
+        """Chooses the directories of a write.
 
-        Two queries with the same options have the same token if their checkpoint is set in Spark's
-        configuration instead of an option. So the directories' names also contain a hash of the
-        query's name.
+        ``token`` identifies the write, and must be the same at planning, in the tasks, and at
+        commit or abort. For a stream, it is the token of ``driver_identity``. For a batch job, it
+        is random. If the token is empty, there are no directories.
         """
         if not token:
             return cls()
         from spark_kafka_sink.datasource.report.kept_reports import local_folder
 
+        # Two queries with the same options have the same token, if their checkpoint is set in
+        # Spark's configuration. So the name of the query distinguishes them.
         if query_name:
             token += f"-{hashlib.sha256(query_name.encode(errors='replace')).hexdigest()[:8]}"
         local = local_folder()
@@ -89,8 +92,8 @@ class FailedAttempts:
         return found
 
     def begin(self) -> None:
-        """Creates the directories. Called on the driver before any task. First removes the
-        directories of an earlier run, which may still exist if Spark did not abort that run.
+        """Creates the directories. Call this method on the driver before any task. It first removes
+        directories of an earlier run, which exist if Spark did not abort that run.
         """
         if self.named:
             _remove_forgotten(str(Path(self.named).parent))
@@ -103,10 +106,10 @@ class FailedAttempts:
         """Stores the identity of the write in a file. The first attempt of the first task calls
         this method at its start. Never raises.
 
-        If a user stops a write, Spark kills every attempt, and a killed attempt stores nothing. The
-        report of such a write gets the identity from this file. The file is only in the
-        application's local directory, because a write to that directory is cheapest.
+        If a user stops a write, Spark kills every attempt before it can store a report. The report
+        of such a write gets its identity from this file.
         """
+        # (The application's local directory is the cheapest one to write to.)
         if self._sees_local():
             with contextlib.suppress(UnusableFileError):
                 _add(self.local, _BEGUN, json.dumps(asdict(identity)))
@@ -125,11 +128,12 @@ class FailedAttempts:
         return None
 
     def leave(self, attempt: WriteReport) -> None:
-        """Stores the report of a failed attempt. Called in the task. Never raises.
+        """Stores the report of a failed attempt. Called in the task. Never raises. Stores nothing
+        in two cases:
 
-        Stores nothing on a machine that has no access to the driver's directories. Also stores
-        nothing if these directories no longer exist. In that case the batch has already failed
-        because of another task, and the driver has created the batch's report.
+        - This machine has no access to the driver's directories.
+        - The directories no longer exist. Then the driver has already created the batch's report,
+          because another task has ended the batch.
         """
         task = attempt.slowest_task
         number = "" if task is None else f"{task.partition}-{task.attempt}"
@@ -143,18 +147,16 @@ class FailedAttempts:
     @property
     def begun_ms(self) -> int | None:
         """The time when the batch was planned, in milliseconds since the epoch. None if this time
-        is unknown. The modification time of the batch's directories shows the time of planning,
-        because :meth:`begin` creates them at planning.
+        is unknown. It is the modification time of the batch's directories, which :meth:`begin`
+        creates at planning.
         """
         return min((begun_ms for _, begun_ms in self._ours()), default=None)
 
     def left(self, batch_id: int | None) -> list[WriteReport]:
-        """The stored reports of failed attempts: of the micro-batch ``batch_id``, or of a batch job
-        if ``batch_id`` is None. Never raises.
+        """The stored reports of failed attempts, at most 100. Never raises.
 
-        For a batch job, all reports in the directories are returned. A batch job of a foreachBatch
-        function also has ``batch_id`` None here, although its tasks have the batch id of the
-        micro-batch.
+        If ``batch_id`` is the id of a micro-batch, the result has only reports of this micro-batch.
+        For a batch job, ``batch_id`` is None, and the result has all reports in the directories.
         """
         from spark_kafka_sink.base.described_fields import from_json
         from spark_kafka_sink.datasource.report.write_report import WriteReport
@@ -168,6 +170,7 @@ class FailedAttempts:
                     if len(found) < _MOST:
                         text = read_file(str(file), "a failed attempt")
                         found.append(from_json(WriteReport, json.loads(text)))
+        # (The tasks of a batch job in a foreachBatch function have the id of the micro-batch.)
         return [one for one in found if batch_id in (None, one.batch_id)]
 
     def take(self, batch_id: int | None) -> list[WriteReport]:
@@ -192,8 +195,8 @@ class FailedAttempts:
 
     def _ours(self) -> Iterator[tuple[str, int]]:
         """Yields the directories that exist and belong to this user, with their modification times
-        in milliseconds. Links, and directories of other users, are skipped: in a directory like
-        /tmp, anyone can create a directory with the expected name.
+        in milliseconds. Links, and directories of other users, are skipped. In a directory like
+        /tmp, any user can create a directory with the expected name.
         """
         for folder in filter(None, (self.named, self.local)):
             with contextlib.suppress(OSError):

@@ -1,10 +1,9 @@
-"""Stores the last report of each query on the driver, for ``last_report``.
+"""Stores the last report of each query on the driver, for ``last_report``. ``last_report.py``
+carries a stored report to the user's process.
 
-``last_report.py`` carries a stored report to the user's process.
-
-Spark runs ``commit`` and ``abort`` in separate Python processes, which keep nothing in memory. But
-all Python processes of a driver share the application's directory in ``SPARK_LOCAL_DIRS``, which
-Spark deletes with the application.
+The reports are files in the application's directory in ``SPARK_LOCAL_DIRS``, because Spark runs
+``commit`` and ``abort`` in separate Python processes. All Python processes of a driver share this
+directory, and Spark deletes it with the application.
 """
 
 from __future__ import annotations
@@ -65,8 +64,8 @@ def keep(report: WriteReport) -> None:
 
 
 def kept(query_id: str | None) -> str | None:
-    """The JSON of the last stored report of the query ``query_id``, or of any write if ``query_id``
-    is None.
+    """The JSON of the last stored report of the query ``query_id``. With None, the last stored
+    report of any write.
 
     Returns None if there is no report. Raises UnusableFileError if Spark has not set a local
     directory, or if the report can't be read.
@@ -91,8 +90,8 @@ def known_application() -> tuple[str | None, str | None]:
     """The id and the name of the application, from an earlier report. Each is None if it is
     unknown.
 
-    If there is no report yet, the id comes from Spark's environment: on Kubernetes from a variable,
-    and on YARN from the path of the local directory.
+    If there is no report yet, the id comes from Spark's environment on Kubernetes, or from the path
+    of the local directory on YARN.
     """
     known = {}
     with contextlib.suppress(UnusableFileError, ValueError):
@@ -104,20 +103,20 @@ def known_application() -> tuple[str | None, str | None]:
 
 
 def is_kept(report: WriteReport) -> bool:
-    """Whether ``report``, or another report with the same id, is stored. Two reports have the same
-    id if they are about the same task attempts. An example is the report of a failed commit and the
-    report of the abort that follows.
+    """Whether a report with the id of ``report`` is stored. Two reports have the same id if they
+    are about the same task attempts. For example, the report of a failed commit and the report of
+    the abort that follows have the same id.
     """
     there = folder()
     return there is not None and any(there.glob(f"*-{report.report_id[:12]}.json"))
 
 
 def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
-    """The query id of a report. A report has no query id if no task of its micro-batch has
-    finished. In that case, the result is the query id of the last stored report with the same
-    options.
+    """The query id of a report, as a part of a file name. ``every`` has the paths of the stored
+    reports, the oldest first.
 
-    ``every`` has the paths of the stored reports, the oldest first.
+    If no task of a micro-batch has finished, its report has no query id. Then the result is the
+    query id of the last stored report with the same options.
     """
     if report.query_id is not None:
         return _fit(report.query_id)

@@ -43,16 +43,18 @@ class NoReportsKeptError(KafkaError):
 def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | None:
     """Returns the last report of a streaming query, or of a session's application.
 
-    For a streaming query, this is the report of its last batch. For a session, it is the report of
-    the application's last write. Over Spark Connect, the application is the server with all its
-    sessions.
+    - For a streaming query, this is the report of its last batch.
+    - For a session, it is the report of the application's last write. Over Spark Connect, the
+      application is the server with all its sessions.
 
     Returns None if there is no report yet: ``kprod`` wrote nothing, or the first write is still
     running. The function works with classic and Connect sessions. Its request to the driver takes
-    some tens of milliseconds, and starts no job. If no task of a micro-batch finished, the
-    micro-batch's report does not name the query. Such a report counts as a report of the query that
-    the previous report with the same options names. Raises NoReportsKeptError if the driver keeps
-    no reports that this version can read.
+    some tens of milliseconds, and starts no job.
+
+    If no task of a micro-batch finished, its report does not name a query. It then counts as a
+    report of the query in the previous report with the same options.
+
+    Raises NoReportsKeptError if the driver keeps no reports that this version can read.
     """
     from pyspark.sql import SparkSession
 

@@ -62,8 +62,8 @@ def summary_of(report: WriteReport) -> dict[str, str]:
 
 
 def failure_of(report: WriteReport) -> str:
-    """Describes the failure of an aborted batch for a log line: query, failed attempts, brokers and
-    error.
+    """Describes the failure of an aborted batch for a log line: the query, the failed attempts, the
+    brokers' last responses, and the error.
     """
     values: dict[str, object] = {
         "applicationId": report.application_id,

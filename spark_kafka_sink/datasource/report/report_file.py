@@ -24,8 +24,8 @@ from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 def check_report_path(path: str) -> None:
     """Raises ConfigError if ``path`` is neither a file nor a directory, or if the operator's allow
-    list does not permit the path. Called before a row is written. A missing directory is not an
-    error here (see :func:`lacks`).
+    list does not permit the path. Call this function before a row is written. A path that does not
+    exist is no error here (:func:`lacks` checks it).
     """
     allow_lists.check_report_path(path)
     try:
@@ -40,10 +40,10 @@ def check_report_path(path: str) -> None:
 
 def lacks(path: str) -> str | None:
     """The reason why a report can't be written to ``path`` on this machine. None if no reason is
-    found.
+    found. This check writes nothing.
 
-    This check writes nothing. If ``path`` is a directory that does not exist, it is created with
-    the first report. The parent directory of a file must exist.
+    - A directory need not exist: it is created with the first report. Its path ends with ``/``.
+    - The parent directory of a file must exist.
     """
     wanted = Path(path)
     above = wanted.parents if path.endswith("/") else wanted.parents[:1]
@@ -57,11 +57,11 @@ def lacks(path: str) -> str | None:
 
 
 def write_report_file(path: str, report: WriteReport) -> None:
-    """Appends the report to the file ``path`` as a line of JSON. If ``path`` is a directory, adds a
-    file with the report to the directory. Raises ConfigError if the file can't be written.
+    """Writes a report to ``path``. Raises ConfigError if this fails.
 
-    A file is JSON Lines: a stream adds a line for every micro-batch, and an hourly job keeps its
-    history in one file. A directory gets one file per report.
+    - If ``path`` is a directory, adds a file with the report to the directory.
+    - Otherwise appends the report to the file as a line of JSON. So a stream adds a line for every
+      micro-batch, and an hourly job keeps its history in one file.
     """
     allow_lists.check_report_path(path)
     line = (report.json() + "\n").encode()

@@ -229,10 +229,12 @@ _OF_SPARK = "Spark's own exception has the cause"
 def report_of_attempt(
     config: SinkConfig, attempt: TaskCommitMessage, error: BaseException
 ) -> WriteReport:
-    """Creates the report of a failed task attempt, which :func:`with_attempts` or
-    :func:`with_failures` later adds to the batch's report. ``attempt`` has the figures of the
-    attempt up to its failure. If ``error`` is not an exception of this package, its text is left
-    out, because the text may contain data of a row.
+    """Creates the report of a failed task attempt. ``attempt`` has the figures of the attempt up to
+    its failure. :func:`with_attempts` or :func:`with_failures` later adds this report to the
+    batch's report.
+
+    If ``error`` is not an exception of this package, its text is left out, because it may contain
+    data of a row.
     """
     batch_id = attempt.identity.batch_id
     if not isinstance(error, KafkaError):
@@ -268,9 +270,10 @@ def with_failures(
     """Completes the report of an aborted batch: adds the failed attempts, their error, and the
     identity of the write.
 
-    ``told`` is the identity that the first task stored, or None. The batch was planned at
-    ``begun_ms``. The elapsed time of the batch begins at the planning or at the start of the first
-    attempt, whichever is earlier.
+    - ``attempts`` are the reports of :func:`report_of_attempt`.
+    - ``begun_ms`` is the time of the planning. The elapsed time of the batch begins at the planning
+      or at the start of the first attempt, whichever is earlier.
+    - ``told`` is the identity that the first task stored, or None.
     """
     every = sorted(attempts, key=lambda one: one.written_at_ms)
     begun = min(one.written_at_ms - one.elapsed_ms for one in (report, *every))
@@ -315,9 +318,10 @@ def _ends_the_batch(attempt: WriteReport) -> tuple[int, bool]:
     """A sort key for the failed attempts of a batch. The attempt that caused the end of the batch
     has the greatest key.
 
-    Spark ends a batch after the last allowed attempt of a task, and then stops the other tasks. So
-    a later attempt has a greater key than an earlier attempt, and a stopped attempt has a smaller
-    key than a failed attempt with the same attempt number.
+    1. An attempt with a greater attempt number has a greater key. Spark ends a batch after the last
+       allowed attempt of a task.
+    2. Of two attempts with the same number, a failed attempt has a greater key than a stopped
+       attempt. Spark stops the other tasks after the end of the batch.
     """
     number = 0 if attempt.slowest_task is None else attempt.slowest_task.attempt
     code = None if attempt.error is None else attempt.error.code

@@ -33,9 +33,9 @@ WAITS: Final = {
 
 
 def explained(report: Mapping[str, object]) -> str:
-    """Describes a write in a short text. After a failure, the text has the cause and the remedy.
-    For a successful write, it has the longest wait of the tasks. ``report`` is a report's JSON as a
-    dictionary.
+    """Describes a write in a short text. ``report`` is a report's JSON as a dictionary. After a
+    failure, the text has the cause and the remedy. For a successful write, it has the longest wait
+    of the tasks.
     """
     error = report.get("error")
     if not isinstance(error, Mapping):

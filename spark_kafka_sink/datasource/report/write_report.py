@@ -6,8 +6,8 @@ JSON Schema (``write_report.schema.json`` in this folder) and docs/reports.md ar
 these descriptions. ``report_of_batch.py`` computes the values, and ``destinations.py`` delivers the
 report.
 
-No field has data of a row or a secret. Version 1 may get new fields. If a field is removed, or
-changes its meaning, the report needs version 2.
+No field has data of a row or a secret. Version 1 may get new fields. Removing a field, or changing
+its meaning, needs version 2.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class WriteOutcome(StrEnum):
     @property
     def is_success(self) -> bool:
         """Whether the write succeeded: every row of the batch is in Kafka, or is prepared. Prepared
-        rows of a ``transaction`` block are committed later, together with the other writes of the
-        block.
+        rows of a ``transaction`` block become visible at the end of the block, together with its
+        other writes.
         """
         return self in _SUCCESSES
 
@@ -121,8 +121,8 @@ class BrokerReport:
     ]
 
     def merge(self, other: BrokerReport) -> BrokerReport:
-        """Adds the requests of ``other``, a report about the same broker. If ``other`` has a last
-        response, the result has the last response of ``other``.
+        """Adds the requests of ``other``, a report about the same broker. The result has the last
+        response of ``other``, if ``other`` has one.
         """
         requests = self.requests + other.requests
         total_ms = self.requests * self.mean_latency_ms + other.requests * other.mean_latency_ms
@@ -246,9 +246,9 @@ class WriteReport:
     """The report of one batch or micro-batch: the written rows, or the reason why no row was
     written.
 
-    Sums cover only the tasks that have sent a commit message to the driver. Each run of a batch has
-    one report, which is made at the commit, even if the commit fails. If there was no commit, the
-    report is made at the abort.
+    Each run of a batch has one report. It is made at the commit, even if the commit fails. If there
+    is no commit, it is made at the abort. Sums cover only the tasks that have sent a commit message
+    to the driver.
     """
 
     report_version: Annotated[int, Described("Version of this schema.")] = REPORT_VERSION
