@@ -74,9 +74,9 @@ def divided_versions(text: str) -> list[int]:
     """The Delta table versions that a batch has read only in part, from the text of its offset log.
     The next batch reads the rest.
 
-    A batch that ends within the first snapshot of the table does not count, because a snapshot has
-    inserts only. A query without startingVersion begins with this snapshot. Raises DataError as
-    :func:`source_offsets` does.
+    A query without startingVersion begins with a snapshot of the table. A version of which only a
+    part of this snapshot was read is not in the result. Raises DataError as :func:`source_offsets`
+    does.
     """
     found = []
     for _, offset in _offsets(text):
@@ -86,6 +86,7 @@ def divided_versions(text: str) -> list[int]:
         # The index is negative before the first file.
         version, index = offset["reservoirVersion"], offset["index"]
         is_within = type(index) is int and 0 <= index < _AFTER_FILES
+        # (A snapshot has inserts only, so it separates no delete from an insert.)
         if is_within and type(version) is int and not offset["isStartingVersion"]:
             found.append(version)
     return found

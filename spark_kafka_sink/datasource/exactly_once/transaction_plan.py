@@ -5,12 +5,12 @@ and sends the result as a :class:`TransactionPlan` to the tasks. This module als
 exactly-once options that differ between a batch job and a stream. It begins no transaction
 (``transactional_producers`` does), and commits nothing (``transaction_commit`` does).
 
-The check of a batch depends on the place where its run id is known:
+The run id and the number of a batch are compared with the commit log in different places:
 
-- The run id of a batch job is generated here or by ``foreach_batch``, before Spark pickles the
-  writer for the tasks and the commit. So planning checks run and number.
-- The run id of a stream is known only to tasks, because Spark generates it. So each task checks run
-  and number, before it writes a row.
+- For a batch job, planning compares them. Its run id is generated here or by ``foreach_batch``,
+  before Spark pickles the writer for the tasks and the commit.
+- For a stream, each task compares them before it writes a row. Spark generates the run id, and
+  passes it only to tasks.
 """
 
 from __future__ import annotations
@@ -344,9 +344,8 @@ def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") 
 
     ``driver`` is the token of ``driver_identity``. These errors are raised:
 
-    - the errors of ``ExactlyOnceDriver.plan``: for missing rights, for a transaction.timeout.ms
-      that brokers don't allow, for brokers that are too old, and for a batch that an operator has
-      to resolve
+    - the errors of ``ExactlyOnceDriver.plan``, for example for missing rights, for brokers that are
+      too old, and for a batch that an operator has to resolve
     - the errors of :meth:`TransactionPlan.check_job` for a batch job
     - ConfigError if a consumer uses the group of the option offsetsGroup, and offsetsGroupInUse
       does not allow that

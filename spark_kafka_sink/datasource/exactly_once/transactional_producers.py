@@ -315,8 +315,10 @@ class TransactionalProducers:
 
     def discard(self, producer: KafkaProducer) -> None:
         """Aborts the transaction if each of its partitions has a leader, and closes the producer.
-        Takes at most 5 s. The abort is sent for at most a second after the check of the leaders.
-        The transactional id is never used again. Never raises.
+        The transactional id is never used again.
+
+        Takes at most 5 s. No abort is sent later than a second after the check of the leaders.
+        Never raises.
         """
         assert self._id is not None
         # In a partition without a leader, Kafka 4.3.1 loses the marker of an abort, and the rows

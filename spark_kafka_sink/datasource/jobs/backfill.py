@@ -111,24 +111,21 @@ def backfill(
       step reads the whole source. Give either ``by`` or ``steps``.
     - ``transform`` is a function that makes the columns to write from the table. Give it only with
       the name of a table.
-    - ``on_step`` is a function that is called with each written step. If it returns False, the
-      backfill stops before the next step.
+    - ``on_step`` is called with each written step. If it returns False, the backfill stops.
     - ``options`` are the options of the write.
 
-    The time of a step determines the size of the next step. The goal is that the tasks of a step
-    take at most a third of kafka.transaction.timeout.ms (milliseconds). If a step takes too long,
-    smaller steps replace it.
+    The size of a step depends on the time of the step before. Its tasks should take at most a third
+    of kafka.transaction.timeout.ms. If a step takes too long, smaller steps replace it.
 
     If the process receives SIGTERM, the backfill stops after the current step. This works only if
-    the call runs in the main thread. After any stop, the result has ``finished=False``.
+    the call runs in the main thread. If steps are missing after a stop, the result has
+    ``finished=False``.
 
-    Steps that were written before an error stay written. Besides the errors of a write, the
-    function raises these errors:
+    Steps that were written before an error stay written. Besides the errors of a write, raises:
 
-    - ConfigError if an earlier call with this ``name`` had another plan. The error shows the
-      difference.
+    - ConfigError if an earlier call with this ``name`` had another plan.
     - ConfigError if another call with this ``name`` runs.
-    - ConfigError if the files of the source have changed. They are compared before each step.
+    - ConfigError if the files of the source have changed since the first call.
     - CommitError if a step takes too long and can't be divided.
     - SupersededError if another call has taken over the backfill.
     """
@@ -229,9 +226,9 @@ class _Call:
     ) -> Progress:
         """Writes the next step, and returns the new progress.
 
-        If the step takes too long for its transaction, nothing of the step is written. Then the
-        next step begins at the same position ``at``, and is smaller. Raises CommitError if the step
-        can't be made smaller, because it has only one slice of rows.
+        If the step takes too long for its transaction, none of its rows is written. Then the
+        returned progress has the same ``at`` as before, and the next step is smaller. Raises
+        CommitError if the step already had the smallest size, one slice of rows.
         """
         if self._lost is not None:
             raise self._lost
@@ -344,9 +341,9 @@ class _Call:
         """Makes this call the owner of the backfill, and returns the driver's answer. Raises
         ConfigError if another call of the backfill still runs.
 
-        If another call is recorded as the owner, this method may block for ``_SILENT_S`` seconds.
-        In this time it looks whether the recorded heartbeat of the owner changes. If the owner's
-        process is known to have ended, it does not wait.
+        May block for ``_SILENT_S`` seconds if another call is recorded as the owner. In this time
+        the method finds out whether the owner still increments its heartbeat. If the owner's
+        process is known to have ended, the method does not wait.
         """
         found = self._ledger.claim({})
         other = found.progress.caller

@@ -2,11 +2,11 @@
 
 A :class:`Ledger` reads and writes two records: the plan of the backfill, and its :class:`Progress`.
 This module does not commit rows, and does not use Spark. The rows are committed under another key
-of the commit log, the key of the rows. In this module, only :meth:`Ledger.fence` changes the state
-of that key.
+of the commit log, the *key of the rows*. In this module, only :meth:`Ledger.fence` changes the
+state of that key.
 
-**Place.** Each record has its own key. It has the form of a state without a batch
-(docs/design/commit-protocol.md, "The state"), and one more field::
+**Place.** Each record has its own key, and the form of a state without a batch
+(docs/design/commit-protocol.md, "The state"). The content of the record is in one more field::
 
     {prefix}~~backfill~{name}        the field "backfill": Progress, a few hundred bytes
     {prefix}~~backfill-plan~{name}   the field "backfillPlan": BackfillPlan, written once
@@ -16,21 +16,22 @@ write has no empty part, so no write has one of these two keys. The rules of the
 also hold for these records: only one transactional id writes a key, and a later writer fences an
 earlier writer.
 
-**Steps.** The version and the end of a step are recorded before its rows are written. If a call
-finds such a record of an earlier call, :meth:`Ledger.fence` finds out whether the step is written::
+**Steps.** The version and the end of a step are recorded before its rows are written. A later call
+may find this record. Then :meth:`Ledger.fence` compares the version with ``lastDone`` of the key of
+the rows::
 
-    the key's lastDone >= the step's version   the step is written: the step's end is the new ``at``
-    otherwise                                  the step is never written: a new one begins at ``at``
+    lastDone >= the version   the step is written: the next step begins at its end
+    otherwise                 the step is never written: the next step begins where it began
 
-The new step may be smaller or larger than the step that was not written.
+The next step may be smaller or larger than a step that was not written.
 
-**Two callers.** The owner is the caller that may write the records. It increments ``beat`` while it
-runs. Another caller takes over in two cases:
+**Two callers.** The owner is the caller that may write the records. It increments its heartbeat
+(``Progress.beat``) while it runs. Another caller takes over in two cases:
 
-- ``beat`` has not changed for long enough.
+- The heartbeat has not changed for some time.
 - The owner's process is known to have ended (``running_process.py``).
 
-An old owner may only have been suspended, and may continue after the takeover. Then it fails, and
+The old owner may only have been suspended, and may continue after the takeover. Then it fails, and
 writes no row a second time:
 
 - If it writes a record, the write fails, because the records have another owner.
@@ -144,7 +145,7 @@ class Progress:
     - ``rows`` and ``bytes`` (of keys and values) are the totals of the written steps.
     - ``ms`` is the time in milliseconds that the written steps took.
 
-    If a call was killed, its last step may be missing in the last four numbers.
+    If a call was killed, its last step may be missing in ``steps``, ``rows``, ``bytes`` and ``ms``.
     """
 
     caller: Caller | None = None
@@ -182,10 +183,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The progress of a backfill when it is known whether the last recorded step is written.
-    ``payload`` is the number of rows and bytes of that step. It is None in three cases:
+    """The progress of a backfill after :meth:`Ledger.settle` or :meth:`Ledger.fence`. ``payload``
+    is the number of rows and bytes of the step that was recorded before. It is None in three cases:
 
-    - There was no step.
+    - No step was recorded.
     - The step had no rows.
     - The step is not written.
     """
@@ -198,7 +199,7 @@ class Ledger:
     """Reads and writes the records of the backfill ``name`` in the commit log ``log``.
 
     ``state_of`` is a function that reads the state of a key in the log. For a call of ``backfill``,
-    give a function that also ends a batch that is decided and not done
+    the function must also end a commit that an earlier driver has decided and not finished
     (``ExactlyOnceDriver.plan``). For the command ``kprod backfill``, the function must only read.
 
     Each method raises the errors of the commit log. A method with the argument ``caller`` raises
@@ -241,7 +242,7 @@ class Ledger:
 
     def plan_of(self, progress: Progress) -> BackfillPlan | None:
         """Reads the plan of the backfill. Returns None if ``progress`` has no digest of a plan.
-        Raises CommitLogError if the recorded plan has another digest than ``progress``.
+        Raises CommitLogError if the log has no plan with this digest.
         """
         if not progress.plan:
             return None
@@ -256,13 +257,13 @@ class Ledger:
         return plan
 
     def claim(self, caller: Caller, gone: Mapping[str, int | None]) -> Progress:
-        """Makes ``caller`` the owner of the backfill if no other owner may be alive. Returns the
-        progress, which names the owner.
+        """Makes ``caller`` the owner of the backfill if there is no other owner, or if the other
+        owner counts as dead. Returns the progress, which names the owner.
 
         ``gone`` has the ids of owners that may be dead, such as ``{"8c1f": 17}``. Each id has one
         of two values:
 
-        - None if the owner's process is known to have ended.
+        - None if the owner's process is known to have ended. Then the owner counts as dead.
         - The heartbeat that the caller has last seen, here 17. If the recorded heartbeat is still
           17, the owner counts as dead. If it is another number, the owner is alive and stays the
           owner.
@@ -366,8 +367,8 @@ class Ledger:
 
         The method has two effects on the key of the rows, under which all steps commit their rows:
 
-        1. If an earlier run has decided to commit a step, its transactions are all committed, or
-           all aborted.
+        1. If an earlier run has decided to commit a step, the step's transactions are all
+           committed, or all aborted.
         2. The method takes over the key. From then on, the commit log refuses every commit of an
            earlier run.
 

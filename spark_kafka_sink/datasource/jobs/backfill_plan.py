@@ -4,11 +4,12 @@ A plan is recorded once (``backfill_ledger.py``) and never changes. ``backfill_r
 ranges, and selects the rows of a step. The functions of this module compute only numbers, and read
 no rows.
 
-**Positions.** A plan divides the rows of the source in two ways:
+**Positions.** A plan divides the rows of the source in two stages:
 
 1. The values of a column are divided into ranges, in ascending order. A backfill by hash has one
    range for all rows.
-2. The rows of each range are divided into the same number S of slices, by a hash of the row.
+2. The rows of each range are divided into slices, by a hash of the row. Each range has the same
+   number S of slices.
 
 A position is the number of a slice in the whole plan: position p is slice p mod S of range p div S.
 Each row of the source has exactly one position, even a row that is added later. A step writes the
@@ -56,8 +57,8 @@ _RATE_TOO_LOW: Final = Kind.RATE_TOO_LOW.kp_code
 class BackfillPlan:
     """The plan of a backfill: its ranges, and the facts that every call must share.
 
-    - ``slices`` is the number of slices in each range. A slice is the rows with one value of a hash
-      of the row, modulo ``slices``.
+    - ``slices`` is the number of slices in each range. A hash of a row, modulo ``slices``, is the
+      number of the row's slice.
     - ``by`` is the column that divides the rows into ranges. ``by_type`` is the type of this
       column. For a backfill by hash, ``by`` and ``by_type`` are empty, and the plan has one range.
     - ``bounds`` are the lower bounds of all ranges except the first, ascending, as texts.

@@ -152,9 +152,9 @@ def check_hash(df: DataFrame) -> None:
 
 
 def check_slices(df: DataFrame) -> None:
-    """Raises ConfigError if the query plan of ``df`` has a function with other values in each
-    query, for example ``current_timestamp()``. With such a function, the hash of a row could differ
-    from step to step. Then the row could be in two steps, or in none.
+    """Raises ConfigError if the query plan of ``df`` has a function that returns another value in
+    each query, for example ``current_timestamp()``. With such a function, the hash of a row could
+    differ from step to step. Then the row could be in two steps, or in none.
 
     - The error is also raised if a later ``select`` leaves out the column with the function. The
       query plan still has that column.

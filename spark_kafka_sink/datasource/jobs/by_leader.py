@@ -51,15 +51,14 @@ _BATCH_BYTES: Final = 16_384
 
 
 def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
-    """Returns ``df`` with its rows in other Spark partitions, each of which writes to few brokers.
-    ``by_leader`` needs one shuffle.
+    """Moves the rows of ``df`` to other Spark partitions, so that each Spark partition writes to
+    few brokers. Needs one shuffle.
 
         options = {"topic": "orders", "kafka.bootstrap.servers": "host:9092", "keyColumns": "id"}
         by_leader(df, tasks=200, **options).write.format("kprod").options(**options).save()
 
-    ``tasks`` is the maximum number of Spark partitions. There are at most as many Spark partitions
-    as the topic has Kafka partitions. ``options`` are the options of the write, and must contain
-    ``topic``.
+    ``tasks`` is the maximum number of Spark partitions. Each gets at least one Kafka partition.
+    ``options`` are the options of the write, and must contain ``topic``.
 
     The result has a column ``partition`` with the Kafka partition that the write's partitioner
     would choose. If ``df`` already has that column, only its nulls are replaced. All rows of a
@@ -67,20 +66,17 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
 
     - The rows of a key are written in the order that they have in the task. To determine the order,
       sort the result with ``sortWithinPartitions``.
-    - A row without a key gets a partition by a hash of the row, so equal rows go to the same
-      partition.
+    - A hash of the row chooses the partition of a row without a key.
     - If many rows have the same key, one task takes long.
 
     For small jobs, the shuffle costs more than it saves. ``by_leader`` is useful from about 2000
     connections (tasks x brokers).
 
-    Raises ConfigError for a stream, for a Spark before 4.1, and for options that can't be used
-    here:
+    Raises ConfigError for a stream, for a Spark before 4.1, and in these cases:
 
-    - a topic from a column ``topic``
-    - a key with a schema
-    - your own partitioner class
-    - a change feed with the structs ``before`` and ``after`` (Debezium)
+    - The option ``topic`` is not set, because the rows have a column ``topic``.
+    - The key has a schema, or the partitioner is your own class.
+    - ``df`` is a change feed with the structs ``before`` and ``after`` (Debezium).
 
     Also raises the errors of planning a write, such as SchemaError and KafkaTimeoutError.
     """

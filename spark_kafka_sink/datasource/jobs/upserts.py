@@ -61,27 +61,21 @@ def upserts(
             .option("changelog", "delta-cdf").option("keyColumns", "id").option("valueColumns", "*")
             .option("kafka.bootstrap.servers", "host:9092").option("topic", "t").save())
 
-    - ``keys`` are the columns of the table's primary key. In a feed of Debezium, they are fields of
-      the rows.
-    - ``changelog`` is ``delta-cdf``, ``debezium``, ``flink``, or a mapping that describes a feed,
-      like the option ``changelog``.
+    - ``keys`` are the columns of the primary key, or fields of the rows in a feed of Debezium.
+    - ``changelog`` is ``delta-cdf``, ``debezium``, ``flink``, or a mapping (option ``changelog``).
     - ``order_by`` are columns that define the order of a key's changes: a later change has greater
       values. The default is ``_commit_version``, or the position in Debezium's ``source``.
 
     An update that changes the key becomes two rows: a delete of the old key, and the new row.
-    ``upserts`` needs one shuffle, by key.
+    ``upserts`` needs one shuffle, by key. For a stream, call it in a ``foreachBatch`` function.
 
-    Some rows stay in addition, and the sink makes each of them a dead letter or an error:
+    Three kinds of rows always stay: rows without a key, rows with an unknown change type, and rows
+    with null in a column that defines the order. If several different rows of a key have the last
+    position, all of them stay. The sink makes each of these rows a dead letter or an error.
 
-    - rows without a key
-    - rows with an unknown change type
-    - rows with null in a column that defines the order
-    - all last rows of a key, if several different rows have the last position
-
-    Raises ConfigError for a stream, for an unknown order, and for a description with ``before`` but
-    without ``delete``. For a stream, call ``upserts`` in a ``foreachBatch`` function. Raises
-    SchemaError for a column that ``df`` does not have. Also raises SchemaError for a key column if
-    equal values of its type may have different bytes.
+    Raises ConfigError for a stream, for an unknown order, and for a ``changelog`` with ``before``
+    but without ``delete``. Raises SchemaError for a missing column, and for a key column if equal
+    values of its type may have different bytes.
     """
     log = _changelog(changelog)
     _check(df, keys, log)
@@ -166,7 +160,8 @@ def _compared(
 
     - ``_COUNT`` is the number of last changes of the row's key.
     - ``_ROW`` is the number of the row among these changes, from 1.
-    - ``_TEXT`` is the table's row as JSON. It is null if the key has only one last change.
+    - ``_TEXT`` is the table's row as JSON. It is null if the key has only one last change, and for
+      a row that can't be ranked.
     - ``_SAME`` tells whether all last changes of the key have equal rows.
 
     A key has several last changes if they have the same position in the feed. If their rows are

@@ -64,8 +64,8 @@ def keep(report: WriteReport) -> None:
 
 
 def kept(query_id: str | None) -> str | None:
-    """The JSON of the last stored report of the query ``query_id``. With None, the last stored
-    report of any write.
+    """The JSON of the last stored report of the query ``query_id``. If ``query_id`` is None, the
+    last stored report of any write.
 
     Returns None if there is no report. Raises UnusableFileError if Spark has not set a local
     directory, or if the report can't be read.

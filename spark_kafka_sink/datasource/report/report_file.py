@@ -42,8 +42,9 @@ def lacks(path: str) -> str | None:
     """The reason why a report can't be written to ``path`` on this machine. None if no reason is
     found. This check writes nothing.
 
-    - A directory need not exist: it is created with the first report. Its path ends with ``/``.
-    - The parent directory of a file must exist.
+    - If ``path`` is a directory, it need not exist: it is created with the first report. The path
+      of such a directory ends with ``/``.
+    - If ``path`` is a file, its parent directory must exist.
     """
     wanted = Path(path)
     above = wanted.parents if path.endswith("/") else wanted.parents[:1]
