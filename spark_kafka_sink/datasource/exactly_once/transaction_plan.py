@@ -339,13 +339,13 @@ def prefix_of(config: SinkConfig, *, streaming: bool) -> str:
 
 def plan_transactions(config: SinkConfig, *, streaming: bool, driver: str = "") -> TransactionPlan:
     """Plans a batch for exactly-once, from the state of its key in the commit log. If an earlier
-    driver has decided to commit a batch of the key and has not finished, this function first
-    commits or undoes that batch.
+    driver has decided to commit a batch, but has not finished, that batch is first committed or
+    undone.
 
     ``driver`` is the token of ``driver_identity``. These errors are raised:
 
-    - the errors of ``ExactlyOnceDriver.plan``, for example for missing rights, for brokers that are
-      too old, and for a batch that an operator has to resolve
+    - the errors of ``ExactlyOnceDriver.plan``, for example for missing rights, for old brokers, and
+      for a batch that an operator has to resolve
     - the errors of :meth:`TransactionPlan.check_job` for a batch job
     - ConfigError if a consumer uses the group of the option offsetsGroup, and offsetsGroupInUse
       does not allow that

@@ -28,13 +28,15 @@ class TopicTail:
         self._next: int | None = None
 
     def new_values(self, timeout_ms: int) -> list[bytes]:
-        """The values of the records since the last call, from one Fetch request. The first call
-        returns an empty list. If the records at the current offset were deleted, the call returns
-        an empty list, and the next call continues at the new first offset.
+        """The values of the records since the last call, from one Fetch request. Incomplete and
+        unreadable records are skipped. The result is an empty list in two cases:
 
-        Incomplete and unreadable records are skipped. Raises AuthorizationError if a right is
-        missing. Raises KafkaTimeoutError if the topic is missing, or if the leader of the partition
-        does not respond in time.
+        - It is the first call.
+        - The records at the current offset were deleted. The next call continues at the new first
+          offset.
+
+        Raises AuthorizationError if a right is missing. Raises KafkaTimeoutError if the topic is
+        missing, or if the leader of the partition does not respond in time.
         """
         deadline_ms = self._client.deadline(timeout_ms)
         if self._next is None:

@@ -268,8 +268,8 @@ def by_compaction(gaps: int, settings: Mapping[str, str | None]) -> tuple[AuditV
 
 
 def _rewritten(found: RangeCount, settings: Mapping[str, str | None], *, compacted: bool) -> str:
-    """The reason why the bytes in the log differ from the producers' bytes, such as a
-    compression.type of the topic that differs from the producers'. Empty if no reason is found.
+    """The reason why the bytes in the log differ from the producers' bytes. Empty if no reason is
+    found. For example, the topic may have another compression.type than the producers.
     """
     if found.log_append_time:
         return "brokers have set the times (message.timestamp.type=LogAppendTime)"

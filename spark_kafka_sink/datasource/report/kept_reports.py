@@ -104,8 +104,8 @@ def known_application() -> tuple[str | None, str | None]:
 
 def is_kept(report: WriteReport) -> bool:
     """Whether a report with the id of ``report`` is stored. Two reports have the same id if they
-    are about the same task attempts. For example, the report of a failed commit and the report of
-    the abort that follows have the same id.
+    are about the same task attempts, such as the reports of a failed commit and of the abort that
+    follows.
     """
     there = folder()
     return there is not None and any(there.glob(f"*-{report.report_id[:12]}.json"))

@@ -363,8 +363,8 @@ def after_commit(
 
 
 def _report_id(messages: Sequence[TaskCommitMessage]) -> str:
-    """The report's id: a hash of the task attempts. The report of a failed commit and the report of
-    the abort that follows are about the same attempts, so they have the same id.
+    """The report's id: a hash of the task attempts. If an abort follows a failed commit, both have
+    reports with the same id, because the attempts are the same.
     """
     if not messages:
         return uuid.uuid4().hex
