@@ -1,13 +1,10 @@
-"""The commit log: a compacted topic in the cluster that the data goes to.
+"""Reads and replaces the states in the commit log, a compacted topic in the cluster of the data.
 
-:class:`CommitLog` creates the topic, checks its configs, and reads the state of a key.
-:class:`LogSession` replaces the state of one key. ``log_reader.py`` and ``log_writer.py`` create
-the requests, and ``log_parts.py`` the records. ``transactions/committer.py`` decides when a state
-is written.
+* :class:`CommitLog`: creates the topic, checks its configs, and reads the state of a key.
+* :class:`LogSession`: replaces the state of one key.
 
-The log is in the same cluster as the data. So a client that can write the data can also reach the
-log, and needs no other credentials. A new writer fences earlier writers with InitProducerId. So no
-lock service is needed.
+``log_reader.py`` and ``log_writer.py`` create the requests, and ``log_parts.py`` the records.
+``transactions/committer.py`` decides when a state is written.
 """
 
 from __future__ import annotations
@@ -80,8 +77,9 @@ _log = logging.getLogger(__name__)
 
 
 class LogRead(NamedTuple):
-    """The result of :meth:`CommitLog.read`. ``state`` is None if the log does not have the key. If
-    ``settled`` is False, a transaction that writes the key was still open, and ``state`` is the
+    """The result of :meth:`CommitLog.read`. ``state`` is None if the log does not have the key.
+
+    ``settled`` is False if a transaction that writes the key was still open. Then ``state`` is the
     state before that transaction.
     """
 
@@ -91,13 +89,18 @@ class LogRead(NamedTuple):
 
 class CommitLog:
     """The commit log: the compacted topic ``topic``, with one state for each key. A key is the name
-    of a query or a job (``transactional_ids.log_key``). If the topic is missing, the first method
-    that needs it creates it. :meth:`damage` and :meth:`states` do not create it.
+    of a query or a job (``transactional_ids.log_key``).
 
-    In addition to the errors of each method, a method may raise ConfigError for a topic that is not
-    compacted, an AuthorizationError that names the topic and the missing rights, KafkaTimeoutError
-    after the deadline, and CommitLogError for records that can't be decoded. A document of more
-    than ``piece_bytes`` bytes is split into several records.
+    The first method that needs the topic creates it if it is missing. :meth:`damage` and
+    :meth:`states` do not create it. A document of more than ``piece_bytes`` bytes is split into
+    several records. (``log_parts.py`` explains documents.)
+
+    In addition to its own errors, each method that sends requests may raise these errors:
+
+    * ConfigError: the topic is not compacted.
+    * AuthorizationError: rights are missing. The error names the topic and the rights.
+    * KafkaTimeoutError: the deadline is over.
+    * CommitLogError: a record can't be decoded.
     """
 
     def __init__(
@@ -121,10 +124,9 @@ class CommitLog:
         self._reader = LogReader(client, self._rights)
 
     def read(self, key: str, deadline_ms: int) -> LogRead:
-        """Reads the newest committed state of ``key``.
+        """Reads the newest committed state of ``key``. Fences no writer.
 
-        Fences no writer. If a transaction that writes the key is open, waits for its end for at
-        most half a second.
+        If a transaction that writes the key is open, waits for its end for at most half a second.
         """
         tp, topic_id = self._partition(key, deadline_ms)
         read = partial(self._read, key, tp, topic_id, deadline_ms)
@@ -132,12 +134,14 @@ class CommitLog:
         return LogRead(_decoded(key, snapshot), snapshot.next_offset >= snapshot.end)
 
     def damage(self, key: str, deadline_ms: int) -> CommitLogError | None:
-        """Tries to decode the state of ``key``. Returns the error if the state can't be decoded,
-        otherwise None.
+        """Tests whether the state of ``key`` can be decoded. Returns the error if it can't be
+        decoded, otherwise None.
 
-        Also returns None if the key has no records, or if the topic is missing. Raises
-        NewerStateError for a state that a newer version of this package has written. Raises
-        CommitLogError if a record batch in the key's partition is damaged.
+        The result is also None if the key has no records, or if the topic is missing. These errors
+        are raised, and not returned:
+
+        * NewerStateError: a newer version of this package has written the state.
+        * CommitLogError: a record batch in the key's partition is damaged.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
@@ -154,12 +158,9 @@ class CommitLog:
         return None
 
     def remove(self, key: str, deadline_ms: int) -> None:
-        """Fences the writers of ``key``, and removes all records of the key, without decoding them.
+        """Fences the writers of ``key``, and removes all records of the key without decoding them.
 
-        Writes a tombstone even if no record of the key was found. The records may have been read
-        from a deposed leader: a broker that no longer leads the partition, and does not know that.
-        A deposed leader does not accept the tombstone, so the write shows whether all records were
-        read. Raises the same errors as :meth:`LogSession.write`.
+        Raises the same errors as :meth:`LogSession.write`.
         """
         snapshot, writer, is_newest = self._fenced(key, deadline_ms)
 
@@ -167,15 +168,19 @@ class CommitLog:
             if not is_newest(first_offset, deadline_ms):
                 raise _deposed(key)
 
+        # A tombstone of the key itself is written even if no record of the key was found. The
+        # records may have been read from a deposed leader: a broker that no longer leads the
+        # partition, and does not know that. A deposed leader does not accept the tombstone, so the
+        # write shows whether all records were read.
         gone = dict.fromkeys((key.encode(), *snapshot.records))
         writer.commit(lambda _: gone, deadline_ms, before_its_end)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
-        """Opens a session with the newest state of ``key``. From then on, this session is the only
-        writer of the key.
+        """Opens a session with the state of ``key``. The session is the only writer of the key,
+        until another process opens a session for the key.
 
-        First InitProducerId fences every earlier writer of the key, and aborts the transaction that
-        a crashed writer left open. Then the key's partition is read to its end.
+        Earlier writers of the key are fenced by InitProducerId. If a writer has crashed, its open
+        transaction is aborted. The state is read after that.
         """
         return LogSession(key, *self._fenced(key, deadline_ms), self._piece_bytes)
 
@@ -193,12 +198,15 @@ class CommitLog:
             del self._kept[next(iter(self._kept))]
 
     def kept(self, key: str) -> LogSession | None:
-        """Returns the session that :meth:`keep` has stored for ``key``, and removes it from the
-        cache.
+        """Removes the session of ``key`` that :meth:`keep` has stored, and returns it. Returns None
+        in each of these cases:
 
-        Returns None if there is no session, if it was stored more than a minute ago, or if the
-        topic was deleted and created again. If another process has fenced the session since it was
-        stored, the next write of the session fails.
+        * No session of the key is stored.
+        * The session was stored more than a minute ago.
+        * The topic was deleted and created again since then.
+
+        Another process may have fenced the session since it was stored. Then the next write of the
+        session fails.
         """
         session, topic_id, until_ms = self._kept.pop(key, (None, None, 0))
         is_same = topic_id == self._client.loop.cluster.topic_ids.get(self._topic)
@@ -222,9 +230,9 @@ class CommitLog:
         def is_newest(first_offset: int, deadline_ms: int) -> bool:
             """Whether the session has read the newest state of ``key``.
 
-            ``first_offset`` is the offset of the first record that the session itself writes. If
-            the log has a record of ``key`` below this offset that the session has not read, the
-            session has read an old state.
+            ``first_offset`` is the offset of the first record that the session itself writes. The
+            result is False if the log has a record of ``key`` before this offset that the session
+            has not read. It is also False if the log can't be read up to this offset.
             """
             name, end = key.encode(), snapshot.next_offset
             if first_offset >= end and not self._reader.has_records(
@@ -237,12 +245,12 @@ class CommitLog:
         return snapshot, writer, is_newest
 
     def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
-        """Reads the whole log. Returns the states of all keys with exactly the prefix ``prefix``,
-        by key.
+        """Reads the whole log. Returns the states of the key ``prefix`` and of all keys that begin
+        with ``prefix`` and ``~``, by key. Fences no writer.
 
-        Fences no writer. First waits for the end of every transaction that is already open, so the
-        result includes the writes of these transactions. Returns None if the topic is missing, and
-        does not create it.
+        A transaction may be open when its partition is read. Then this method waits for the end of
+        the transaction, so the result includes its writes. Returns None if the topic is missing,
+        and does not create it.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
@@ -267,19 +275,19 @@ class CommitLog:
         deadline_ms: int,
         wait_ms: int | None = None,
     ) -> LogSnapshot:
-        """Calls ``read`` again and again, until each transaction that was open at the first call
-        has ended. Returns the last result.
+        """Calls ``read`` repeatedly, until each transaction that was open at the first call has
+        ended. Returns the last result.
 
-        Such a transaction usually ends within milliseconds, unless a broker is lost. With
-        ``wait_ms``, the wait ends after that time, and the last result is returned. If ``wait_ms``
-        is None, the wait ends at the deadline with KafkaTimeoutError. ``name`` is a key or a
-        prefix, for the text of this error.
+        If ``wait_ms`` is None, raises KafkaTimeoutError at the deadline. Otherwise the wait ends
+        after ``wait_ms``, and the last result is returned. ``name`` is a key or a prefix, for the
+        text of the error.
         """
         clock = self._client.clock
         until = deadline_ms if wait_ms is None else min(deadline_ms, clock.now_ms() + wait_ms)
         snapshot = read()
         attempts, end = 0, snapshot.end
-        # (The log may be truncated meanwhile.)
+        # (An open transaction usually ends within milliseconds. It takes longer if a broker is
+        # lost. The log may be truncated meanwhile.)
         while snapshot.next_offset < (end := min(end, snapshot.end)) and clock.now_ms() < until:
             self._client.loop.pause(attempts, until)
             if clock.now_ms() < deadline_ms:
@@ -389,12 +397,16 @@ class CommitLog:
             create(plain, timeout_ms=self._left_ms(deadline_ms))
 
     def _check(self, deadline_ms: int) -> None:
-        """Checks the topic's configs, because some configs can lose decisions.
+        """Checks the configs of the topic, because wrong configs can lose decisions.
 
-        Raises ConfigError if cleanup.policy is not ``compact``. Logs a warning if unclean leader
-        election is enabled, or if a cluster of several brokers has the topic with only one replica
-        or with min.insync.replicas=1. If the principal may not read the configs, the check of the
-        configs is omitted.
+        Raises ConfigError if cleanup.policy is not ``compact``. Logs a warning in each of these
+        cases:
+
+        * Unclean leader election is enabled.
+        * The cluster has several brokers, and the topic has only one replica.
+        * The cluster has several brokers, and the topic has min.insync.replicas=1.
+
+        If the principal may not read the configs, only the number of replicas is checked.
         """
         names = ("cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable")
         found = self._client.topic_configs((self._topic,), names, deadline_ms)[self._topic]
@@ -422,33 +434,22 @@ class CommitLog:
 
 
 class _ConfirmedError(Exception):
-    """Raised inside :meth:`LogSession.confirm` after the state of the session was confirmed as the
-    newest. The exception makes :meth:`LogSession.write` abort the transaction that it has begun.
-
-    When the exception is raised, the partition's leader has accepted the record of this write.
-    Brokers would refuse a record of a session that another process has fenced. The offsets before
-    the record were checked, too, so no record of the key is missing in the session's state.
-    """
+    """Makes :meth:`LogSession.write` abort the transaction of :meth:`LogSession.confirm`."""
 
 
 class LogSession:
     """The only writer of the key ``key``, until another process opens a session for the key and so
     fences this session.
 
-    ``state`` was read after every earlier writer was fenced, or is the state that this session has
-    written since. It is empty if the key has no record. After an error of :meth:`write`, this
-    session can't be used any more, and the caller must open a new session. ``lease_ms`` is the
-    timeout of the transactions with which the session writes.
+    * ``state``: the state of the key. It is empty if the key has no record. It was read after every
+      earlier writer was fenced. After a write, it is the state that this session has written.
+    * ``lease_ms``: the timeout of the transactions with which the session writes.
+    * ``is_newest``: a function that shows whether ``state`` was the newest state in the log. It is
+      called during the first write, before the transaction is committed. Its arguments are the
+      offset of the first written record, and the deadline.
 
-    ``is_newest`` is called during the first write: after the record is produced, and before its
-    transaction is committed. The arguments are the record's offset and the deadline. A deposed
-    leader, which is a broker that no longer leads the partition and does not know that, may have
-    returned an old ``state``. Then the record's offset is higher than the state's end of the log,
-    and ``is_newest`` returns False. Without this check, batch 1 would be written twice::
-
-        run 0: writes DECIDED 1 and DONE 1 to the new leader; crashes before Spark records batch 1
-        run 1: opens the log: the old leader returns DONE 0, so run 1 writes batch 1 again
-        run 1: the old leader refuses the Produce, the new leader appends it behind DONE 1
+    After an error of :meth:`write`, this session can't be used any more. The caller must open a new
+    session.
     """
 
     def __init__(
@@ -462,6 +463,16 @@ class LogSession:
         #: If a write is not ended within this time, a broker aborts it.
         self.lease_ms = writer.timeout_ms
         self.key = key
+        #: None after the first write. The state may have been read from a deposed leader: a broker
+        #: that no longer leads the partition, and does not know that. Then the first write goes to
+        #: the new leader, and gets a higher offset than the end of the log that was read. Without
+        #: this check, batch 1 would be written twice:
+        #:
+        #: 1. Run 0 writes DECIDED 1 and DONE 1 to the new leader. It crashes before Spark records
+        #:    that batch 1 is committed.
+        #: 2. Run 1 opens the log. The old leader returns DONE 0, so run 1 writes batch 1 again.
+        #: 3. The old leader refuses the Produce of run 1, and the new leader appends it behind
+        #:    DONE 1.
         self._is_newest: Callable[[int, int], bool] | None = is_newest
         self.state = _decoded(key, snapshot) or CommitState()
         self._records = dict(snapshot.records)
@@ -470,11 +481,11 @@ class LogSession:
 
     @property
     def is_written(self) -> bool:
-        """Whether this session has written, and its last write has succeeded. If true,
-        :attr:`state` is the state that the last write left in the log.
+        """Whether this session has written, and its last write has succeeded. If True, the last
+        write left :attr:`state` in the log.
 
-        If another process has fenced this session since the last write, the next write of this
-        session fails.
+        Another process may have fenced this session since then. Then the next write of this session
+        fails.
         """
         return self._is_newest is None and self._writer.is_usable
 
@@ -488,16 +499,17 @@ class LogSession:
         """Replaces the state of the key durably, in one transaction of the log. If ``state`` is
         None, removes the key.
 
-        Writes at least one record. Records that would not change are not written again. ``check``
-        is called when the records are in the log, but not committed yet. If ``check`` raises an
-        exception, the records are not committed. If this process stops before it ends the
-        transaction, a broker aborts the transaction after ``lease_ms``, which is a few seconds.
+        At least one record is written, even if the state does not change. ``check`` is called after
+        the records were produced, and before they are committed. If ``check`` raises an exception,
+        nothing is written.
+
+        If this process stops before it ends the transaction, a broker aborts the transaction after
+        ``lease_ms``, which is a few seconds.
 
         Raises one of these errors:
 
         * LogChangedError: another process has fenced this session, or :attr:`state` is not the
-          newest state, because a former leader of the partition has returned it. Nothing is
-          written.
+          newest state, or the log has lost earlier writes of this session. Nothing is written.
         * LogOutcomeUnknownError: it is unknown whether the new state is written.
         * Any other KafkaError: nothing is written.
         """
@@ -522,16 +534,22 @@ class LogSession:
         self.state = state or CommitState()
 
     def confirm(self, deadline_ms: int) -> None:
-        """Checks that :attr:`state` is the newest state of the key. Raises LogChangedError if it is
-        an old state, which a former leader of the partition has returned.
+        """Checks that :attr:`state` is the newest state of the key, without changing the log.
 
-        A former leader does not accept a write. So this method produces the unchanged state in a
-        transaction, and aborts that transaction. If this session has written before, its state is
-        known to be the newest, and nothing is sent.
+        Raises LogChangedError if the state is old, because a former leader of the partition has
+        returned it. Other errors are those of :meth:`write`.
+
+        If this session has written before, its state is known to be the newest, and nothing is
+        sent. Otherwise this session can't write any more after the check. The caller must open a
+        new session.
         """
         if self._is_newest is None:
             return
 
+        # A former leader does not accept a write. So the unchanged state is produced in a
+        # transaction. ``stop`` is called after the current leader has accepted the record, which
+        # shows that no other process has fenced this session. The offsets before the record were
+        # checked by then, too, so ``state`` misses no record of the key.
         def stop() -> None:
             raise _ConfirmedError
 

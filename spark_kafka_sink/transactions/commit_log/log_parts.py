@@ -1,12 +1,14 @@
 """The format of a state in the commit log: the keys and the values of its records.
 
-The log has the state of a key in one or more *documents*. The main document has the state without
-recorded writes. A recorded write is one write of a ``spark_kafka_sink.transaction`` block, recorded
-before all writes of the block are decided together. Each recorded write has a document of its own.
-A large document is split into several records.
+The log has the state of a key in one or more *documents*:
 
-This module has pure functions from documents to records and back. docs/design/commit-protocol.md
-("The topic") describes the format. ``transactions/commit_state.py`` has the content of a document.
+* The main document has the state without recorded writes.
+* Each recorded write has a document of its own. A recorded write is one write of a
+  ``spark_kafka_sink.transaction`` block. It is recorded in the log before the end of the block. At
+  the end of the block, all of its writes are decided together.
+
+A large document is split into several records. docs/design/commit-protocol.md ("The topic")
+describes the format. ``transactions/commit_state.py`` has the content of a document.
 """
 
 from __future__ import annotations
@@ -33,21 +35,21 @@ def key_of(record_key: bytes) -> bytes:
 
 
 def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Returns the documents of a key, by record key. If a document is split into several records,
-    its record key here is the key of its first record.
+    """Returns the documents of a key, by record key. The record key of a split document is the key
+    of its first record.
 
-    For the key ``b"orders"``, the record key of the main document ``state`` is ``b"orders"``.
-    ``parts`` are the recorded writes of a ``spark_kafka_sink.transaction`` block. Their record keys
-    are ``b"orders#w0"``, ``b"orders#w1"`` and so on. If ``state`` is None, the result has only
-    ``parts``.
+    * ``state``: the main document. For the key ``b"orders"``, its record key is ``b"orders"``. If
+      ``state`` is None, the result has only ``parts``.
+    * ``parts``: the documents of recorded writes. Their record keys are ``b"orders#w0"``,
+      ``b"orders#w1"`` and so on.
     """
     named = {} if state is None else {key: state}
     return named | {_part_key(key, n): part for n, part in enumerate(parts)}
 
 
 def parts_in(key: bytes, records: Mapping[bytes, bytes]) -> list[bytes]:
-    """Finds the recorded writes of ``key`` in ``records``, and returns their documents in order.
-    These are the documents that :func:`documents` takes as its argument ``parts``.
+    """Finds the documents of the recorded writes of ``key`` in ``records``, and returns them in
+    order. They are the argument ``parts`` of :func:`documents`.
 
     Raises the same errors as :func:`join`.
     """
@@ -63,12 +65,12 @@ def changes(
     revision: int,
     limit: int = PIECE_BYTES,
 ) -> dict[bytes, bytes | None]:
-    """Returns the records to write, by record key, so that the log has exactly ``documents``
-    afterwards.
+    """Returns the records to write, by record key, so that the log then has exactly ``documents``.
+    A value of None is a tombstone, which removes a record.
 
-    ``records`` are the records of the key that the log has now. ``documents`` is a result of
-    :func:`documents`. Unchanged documents are not written again. A value of None is a tombstone,
-    which removes a record from the log. ``revision`` and ``limit`` are arguments of :func:`cut`.
+    * ``records``: the records of the key that the log has now.
+    * ``documents``: a result of :func:`documents`. An unchanged document is not written again.
+    * ``revision``, ``limit``: arguments of :func:`cut`.
     """
     written: dict[bytes, bytes | None] = {}
     kept: set[bytes] = set()
@@ -84,13 +86,13 @@ def changes(
 def cut(
     name: bytes, document: bytes, revision: int, limit: int = PIECE_BYTES
 ) -> dict[bytes, bytes]:
-    """Splits a document into records. Each record has at most ``limit`` bytes of the document.
-    Returns the records by record key.
+    """Splits a document into records, each with at most ``limit`` bytes of the document. Returns
+    the records by record key.
 
     The record keys of the document ``b"orders"`` are ``b"orders"``, ``b"orders#1"``,
-    ``b"orders#2"``. ``revision`` is a number that no other write of the key has. If the document is
-    split, each record contains this number, so that :func:`join` does not join records of different
-    writes.
+    ``b"orders#2"`` and so on. ``revision`` is a number that no other write of the key has. The
+    records of a split document contain it. By this number, :func:`join` finds the records of one
+    write.
     """
     # (If a small document begins with the bytes of a piece, it would be read as a piece.)
     if len(document) <= limit and not document.startswith(_PIECE):
@@ -105,11 +107,10 @@ def cut(
 
 
 def join(name: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
-    """Joins the records of the document ``name``: the inverse of :func:`cut`. Returns None if there
-    is no record with the key ``name``.
+    """Joins the records of the document ``name``, which :func:`cut` has split. Returns None if
+    there is no record with the key ``name``.
 
-    For a document of several records, raises CommitLogError if one of them is missing, or was
-    written by another program. The first record shows the number of records.
+    Raises CommitLogError if a record of a split document is missing, or belongs to another write.
     """
     return _read(name, records)[0]
 

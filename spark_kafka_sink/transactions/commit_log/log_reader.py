@@ -1,27 +1,11 @@
 """Reads keys of the commit log, up to the end of their partition.
 
-:class:`LogReader` returns a :class:`LogSnapshot`: the records of some keys, and the offset up to
-which they were read. It does not decode the records: ``log_parts.py`` joins them to documents.
+:class:`LogReader` returns a :class:`LogSnapshot`: the committed records of some keys, and the
+offset up to which they were read. ``log_parts.py`` joins the records to documents.
 
-**The end** is the high watermark in the response to ListOffsets. The high watermark in a Fetch
-response may be too low if the leader was just elected. ListOffsets fails until such a leader has
-caught up (KIP-207). A broker that no longer leads the partition, and does not know that yet,
-returns an old end. Only a write detects such a broker. The first Fetch is sent right after
-ListOffsets, on the same connection. The leader handles both in order, so the Fetch reads a log that
-has all records below the end.
-
-**Uncommitted records** are read as well. The commit or abort marker of each transaction decides
-whether its records count. A read_committed reader would wait for every open transaction in the
-partition, including a transaction that a crashed writer of another key left open. This reader
-ignores open transactions of keys that it does not read.
-
-**A snapshot** is the result of a read, and the next read begins at the snapshot's ``next_offset``.
-So the partition is not read from its beginning again. A snapshot is used only if the topic has the
-same id and the log still has the snapshot's offset. Compaction removes a record if a newer record
-of the same key follows, and the next read gets the newer record. Exception: compaction also removes
-a tombstone, at the earliest a day after its write (delete.retention.ms). After that, a read
-from a snapshot that is older than the tombstone would keep a record that the log no longer has. So
-the caller must not use a snapshot that is older than an hour (``CommitLog``).
+The next read can begin at a snapshot, so that the partition is not read from its beginning again. A
+snapshot must not be used for longer than an hour (``CommitLog`` ensures this limit). Otherwise
+compaction may have removed a tombstone that the next read needs.
 """
 
 from __future__ import annotations
@@ -50,11 +34,12 @@ class _CutOffError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LogSnapshot:
-    """The committed records below the offset ``next_offset``, by record key. The next read begins
-    at ``next_offset``.
+    """The committed records of some keys below the offset ``next_offset``, by record key. The next
+    read begins at ``next_offset``.
 
-    ``end`` is the end of the partition when it was read. ``next_offset`` is usually ``end``. If a
-    transaction was open, ``next_offset`` is the offset of that transaction's first record.
+    ``end`` is the end of the partition at the time of the read. If a transaction that writes these
+    keys was open, ``next_offset`` is the offset of its first record. Otherwise ``next_offset`` is
+    equal to ``end``.
     """
 
     next_offset: int = 0
@@ -64,12 +49,12 @@ class LogSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """Selects the records of the key ``key`` of the commit log. If ``prefix`` is true, also selects
+    """Selects the records of the key ``key`` of the commit log. If ``prefix`` is True, also selects
     the records of every key that begins with ``key`` and the separator ``~``.
 
-    The records of a batch are decoded only if the decompressed batch contains the bytes of ``key``.
-    So a malformed record of another key does no harm. But if a batch has a wrong checksum, or can't
-    be decompressed, no key of its partition can be read.
+    A malformed record of another key usually does no harm: a batch is decoded only if its bytes
+    contain ``key``. A batch with a wrong checksum, or a batch that can't be decompressed, makes all
+    keys of its partition unreadable.
     """
 
     key: bytes
@@ -82,9 +67,9 @@ class KeyFilter:
 
 
 class LogReader:
-    """Reads partitions of the commit log's topic with the connections of ``client``. ``rights`` is
-    a text that lists the rights that a reader needs. The hint of an AuthorizationError contains
-    ``rights``.
+    """Reads partitions of the commit log's topic with the connections of ``client``.
+
+    ``rights`` is a text with the rights of a reader, for the hint of an AuthorizationError.
     """
 
     def __init__(self, client: TransactionClient, rights: str) -> None:
@@ -94,12 +79,19 @@ class LogReader:
     def read_keys(
         self, tp: TopicPartition, wanted: KeyFilter, snapshot: LogSnapshot, deadline_ms: int
     ) -> LogSnapshot:
-        """Reads from ``snapshot.next_offset`` to the current end of the partition. Returns the new
-        snapshot. If the log does not have this offset any more, the whole partition is read.
+        """Reads the records that ``wanted`` selects, from ``snapshot.next_offset`` to the current
+        end of the partition. Returns the new snapshot.
 
-        Only records that ``wanted`` selects are kept. Raises KafkaTimeoutError if the leader does
-        not respond in time, and CommitLogError for a batch that can't be read (:class:`KeyFilter`).
+        If the log does not have the offset ``snapshot.next_offset`` any more, the whole partition
+        is read. Raises one of these errors:
+
+        * KafkaTimeoutError: the partition could not be read before the deadline.
+        * CommitLogError: a batch can't be read (:class:`KeyFilter`).
         """
+        # The end is the high watermark in the response to ListOffsets, which fails until a newly
+        # elected leader has caught up (KIP-207). The high watermark in a Fetch response may be too
+        # low until then. (A broker that no longer leads the partition, and does not know that yet,
+        # returns an old end. Only a write detects such a broker.)
         # (An empty log gets a Fetch, too. So a missing right to READ is an error now, and not only
         # at the first start that finds a record.)
         end, fetched = self._reader.end_and_fetch(tp, snapshot.next_offset, deadline_ms)
@@ -123,9 +115,11 @@ class LogReader:
         """Reads the partition from ``snapshot.next_offset`` up to ``end``, and returns the new
         snapshot.
 
-        ``fetched`` is the response to the Fetch that was sent together with the request for
-        ``end``. The batches in it are not fetched again.
+        ``fetched`` is a Fetch response that is already known. Its batches are not fetched again.
         """
+        # Uncommitted records are read as well, and the next marker of their producer decides
+        # whether they count. A read_committed reader would wait for every open transaction in the
+        # partition, also for one that a crashed writer of another key has left open.
         records = dict(snapshot.records)
         begun: dict[int, tuple[int, dict[bytes, bytes | None]]] = {}
         for batch in self._batches(tp, wanted, snapshot.next_offset, end, deadline_ms, fetched):
@@ -160,13 +154,13 @@ class LogReader:
         ahead: FetchedPartition | None = None,
     ) -> Iterator[ReadBatch]:
         """Fetches transactional batches and markers from the offset ``first`` on, until ``end`` is
-        reached.
+        reached. Skips batches without a transaction.
 
-        ``ahead`` is a response that was already fetched. Batches without a transaction are skipped.
-        This package writes no such batch to the log, and batches of other clients must not make the
-        keys of the partition unreadable. Raises CommitLogError for a damaged batch, and for a
-        malformed record in a batch that may have a wanted key. Raises KafkaTimeoutError after the
-        deadline.
+        ``ahead`` is a Fetch response that is already known. Raises one of these errors:
+
+        * CommitLogError: a batch is damaged, or a batch that contains ``wanted.key`` has a
+          malformed record.
+        * KafkaTimeoutError: the deadline is over.
         """
         attempts = 0
         while first < end:
@@ -177,6 +171,8 @@ class LogReader:
             before = first
             for batch in read_batches(fetched, wanted.takes, wanted.key, _MOST_KEPT):
                 first = max(first, batch.next_offset)
+                # This package writes no batch without a transaction to the log. Such batches of
+                # other clients must not make the keys of the partition unreadable.
                 if batch.transactional or not batch.header_known:
                     if (found := batch.unreadable) is not None:
                         raise CommitLogError(

@@ -3,20 +3,13 @@
 A :class:`LogWriter` writes one key, with one transactional id. The steps of one write are:
 
 1. AddPartitionsToTxn, only with transactions of version 1.
-2. Produce, with one or more batches. A Produce request without a definite response is sent again
-   with the same bytes. If the second request gets the error DUPLICATE_SEQUENCE_NUMBER, the first
-   request had arrived.
+2. Produce, with one or more batches.
 3. The caller's check.
 4. EndTxn(commit).
 
-If step 1, 2 or 3 fails, nothing is written: no other client commits this transaction. The writer
-aborts the transaction, or the broker aborts it when it times out. If step 4 gets the error code
-NONE, the records are written. If step 4 gets no definite response, the outcome is unknown.
-
-**No pair of producer id and epoch is used for two transactions.** With transactions of version 2,
-the response to EndTxn has the next epoch. With version 1, InitProducerId must be sent to get the
-next epoch. This request has the current producer id and epoch, so it fails if another producer has
-used the transactional id meanwhile (KIP-360).
+If step 1, 2 or 3 fails, nothing is written. The writer aborts the transaction, or the broker aborts
+it when it times out. If step 4 gets the error code NONE, the records are written. If step 4 gets no
+definite response, it is unknown whether they are written.
 """
 
 from __future__ import annotations
@@ -61,12 +54,14 @@ _ABORT_MS: Final = 1_000
 
 @dataclass(slots=True, eq=False)
 class LogWriter:
-    """Writes to the partition ``tp`` of the commit log, one transaction after another, with the
-    transactional id ``id``. After a failed write, the writer can't be used any more.
+    """Writes to the partition ``tp`` of the commit log, one transaction after another. After a
+    failed write, the writer can't be used any more.
 
-    ``producer`` is the producer id and epoch that InitProducerId has returned. ``version`` is the
-    version of the transactions (2 with KIP-890, otherwise 1), and ``timeout_ms`` is their timeout.
-    ``rights`` is a text for the hint of an AuthorizationError.
+    * ``id``: the transactional id of all transactions.
+    * ``producer``: the producer id and epoch that InitProducerId has returned.
+    * ``version``: the version of the transactions: 2 with KIP-890, otherwise 1.
+    * ``timeout_ms``: the timeout of the transactions.
+    * ``rights``: a text for the hint of an AuthorizationError.
     """
 
     client: TransactionClient
@@ -77,8 +72,10 @@ class LogWriter:
     timeout_ms: int
     rights: str
     _failed: bool = False
-    #: True if ``producer`` was used for a committed transaction, so that the next transaction needs
-    #: another producer id or epoch.
+    #: True if ``producer`` was used for a committed transaction. No pair of producer id and epoch
+    #: is used for two transactions. With transactions of version 2, EndTxn returns the next epoch.
+    #: With version 1, InitProducerId returns it. This request has the current producer id and
+    #: epoch, so it fails if another producer has used the transactional id meanwhile (KIP-360).
     _used: bool = False
     #: The number of requests of the current write that got no response.
     _unanswered: int = 0
@@ -100,13 +97,13 @@ class LogWriter:
         deadline_ms: int,
         check: Callable[[int], None],
     ) -> Mapping[bytes, bytes | None]:
-        """Writes records in one transaction, and returns them by record key. All of them are
-        committed, or none is.
+        """Writes all records in one transaction, or none. Returns the records by record key.
 
-        ``records_of`` is called with a number that no other write with this transactional id has,
-        and returns the values by record key. A value of None is a tombstone. ``check`` is called
-        after Produce and before EndTxn, with the offset of the first record. The offset is -1 if
-        the broker did not return it. If ``check`` raises an exception, nothing is written.
+        * ``records_of``: a function that returns the records, by record key. A value of None is a
+          tombstone. Its argument is a number that no other write with this transactional id has.
+        * ``check``: a function that is called after Produce and before EndTxn. Its argument is the
+          offset of the first record, or -1 if the broker did not return the offset. If it raises an
+          exception, nothing is written.
 
         Raises LogOutcomeUnknownError if it is unknown whether the records are written. After any
         other KafkaError, such as LogChangedError, nothing is written.
@@ -160,12 +157,10 @@ class LogWriter:
 
     def _await_markers(self, deadline_ms: int) -> None:
         """Waits until the coordinator has written the markers of this writer's previous
-        transaction.
-
-        The coordinator usually needs a few milliseconds. A broker also lets the next transaction
-        wait for these markers, but in steps of 20 ms (Kafka's
-        add.partitions.to.txn.retry.backoff.ms). The wait in this method is shorter.
+        transaction, for at most 50 ms after the end of that transaction.
         """
+        # The coordinator usually needs a few milliseconds. A broker, too, lets the next transaction
+        # wait for the markers, but in steps of 20 ms (add.partitions.to.txn.retry.backoff.ms).
         until = min(deadline_ms, self._ended_ms + _MARKERS_MS)
         attempts = 0
         while self.client.clock.now_ms() < until:
@@ -178,6 +173,8 @@ class LogWriter:
     def _produce(
         self, records: list[tuple[bytes, bytes | None]], sequence: int, deadline_ms: int
     ) -> None:
+        # If there is no definite response, the same bytes are sent again. The second request gets
+        # DUPLICATE_SEQUENCE_NUMBER if the first request had arrived.
         call = produce_call(
             self.client, self.tp, records, self.rights, self._transaction(), sequence
         )
