@@ -2,9 +2,10 @@
 sink don't use this package.
 
 * ``inspection``: the open transactions and the commit-log states of one transactionalIdPrefix.
-* ``blockers`` and ``held_partitions``: the open transactions of a topic, and the consumer groups
-  that wait for them.
+* ``blockers``: the open transactions of a topic.
+* ``held_partitions``: the consumer groups that wait for these transactions.
 * ``operator``: commit, abort, sweep, resolve, reset.
 
-This package prints nothing, and asks no questions: the package ``cli/txn`` does that.
+This package prints nothing, and asks no questions. The package ``cli/txn`` prints the results, and
+asks for confirmations.
 """

@@ -1,8 +1,8 @@
 """Finds the open transactions that block the read_committed consumers of a topic.
 
-This module searches for open transactions of any client, and advises how to end each of them. It
-ends no transaction. The requests come from KIP-664: DescribeProducers to the partition leaders, and
-ListTransactions to the coordinators.
+The transactions may belong to any client. This module ends none of them, but each :class:`Blocker`
+has advice on how to end its transaction. The module sends the requests of KIP-664:
+DescribeProducers to the leaders of partitions, and ListTransactions to the coordinators.
 """
 
 from __future__ import annotations
@@ -59,21 +59,22 @@ class Whose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """An open transaction that blocks the read_committed consumers of ``topic``. Its producer id
-    and epoch identify it.
+    """An open transaction that blocks the read_committed consumers of ``topic``. ``producer_id``
+    and ``producer_epoch`` identify the transaction.
 
-    * ``starts``: the offset of its first record, by partition.
-    * ``held``: the partitions in which it is the oldest open transaction. In these partitions, it
-      determines the last stable offset.
+    * ``starts``: the offset of the transaction's first record, by partition.
+    * ``held``: the partitions in which the transaction is the oldest open one. There it determines
+      the last stable offset.
     * ``transactional_id``: None if no coordinator lists the transaction as open.
-    * ``found``: its coordinator's description, or None.
-    * ``standing``: whether its run may still commit. None if the transaction belongs to no run: it
-      writes the commit log, or belongs to another client.
-    * ``decided``: the decision that names it, or None.
-    * ``age_ms``: its age in milliseconds by this machine's clock. None if it is unknown.
-    * ``committed``: the transactional id, if the coordinator shows the transaction as committed
-      although a partition shows it as open. In that case the partition had no leader at the commit,
-      and the brokers dropped the marker. None for every other transaction.
+    * ``found``: the description by the transaction's coordinator, or None.
+    * ``standing``: whether the transaction's run may still commit. A run is one start of a query or
+      a job. None if the transaction belongs to no run: it writes the commit log, or belongs to
+      another client.
+    * ``decided``: the decision that names the transaction, or None.
+    * ``age_ms``: the age in milliseconds by this machine's clock. None if it is unknown.
+    * ``committed``: the transactional id if the commit marker of the transaction was lost,
+      otherwise None. In that case the coordinator shows the transaction as committed, and a
+      partition shows it as open. The partition had no leader at the commit.
     """
 
     topic: str
@@ -170,12 +171,14 @@ _ADVICE: Final = {
 def blockers(
     client: TransactionClient, log: CommitLog, topic: str, deadline_ms: int
 ) -> tuple[Blocker, ...]:
-    """Finds every open transaction in ``topic``.
+    """Finds every open transaction in ``topic``. The result is sorted in this order:
 
-    The result is sorted by the kind of client (:class:`Whose`). Within a kind, the transactions
-    that determine the last stable offset of a partition come first, then the older ones. Raises
-    AuthorizationError if the principal may not READ the topic. Raises KafkaTimeoutError if the
-    topic does not exist, or if a broker does not respond in time.
+    1. by the kind of client (:class:`Whose`);
+    2. first the transactions that determine the last stable offset of a partition;
+    3. by age, oldest first.
+
+    Raises AuthorizationError if the principal may not READ the topic. Raises KafkaTimeoutError if
+    the topic does not exist, or if a broker does not respond in time.
     """
     cluster = existing_to_read(client, topic, max(0, deadline_ms - client.clock.now_ms()))
     open_, ids = _producers_with_ids(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
@@ -218,13 +221,7 @@ def _producers_with_ids(
     producers by partition, and their transactional ids by producer id.
 
     The ids come from the coordinators. A producer without an id has a hanging transaction: the
-    partition's leader shows the transaction as open, and no coordinator does. But a transaction may
-    also end between the request to the leader and the request to the coordinators. So the leader
-    gets a second request for the producers without an id. A producer that is missing in the second
-    response has no open transaction any more, and is left out::
-
-        leader: producer 7 is open       coordinator: EndTxn, markers are written, complete
-        coordinators: 7 is not open      leader, again: 7 is not open
+    partition's leader shows the transaction as open, and no coordinator does.
     """
     found = open_producers(client, partitions, deadline_ms)
     producer_ids = {one.producer_id for producers in found.values() for one in producers}
@@ -232,6 +229,12 @@ def _producers_with_ids(
         return {}, {}
     listed_ = every_listed(client, OPEN, deadline_ms, producer_ids=producer_ids)
     ids = {one.producer_id: one.transactional_id for one in listed_}
+    # A transaction may also end between the request to the leader and the requests to the
+    # coordinators:
+    # 1. The leader shows that a transaction of producer 7 is open.
+    # 2. The coordinator of the transaction receives EndTxn, and writes the markers.
+    # 3. The coordinators list no open transaction of producer 7.
+    # So the leader is asked again. If it does not return producer 7 now, producer 7 is left out.
     doubtful = [tp for tp, ps in found.items() if any(p.producer_id not in ids for p in ps)]
     again = open_producers(client, doubtful, deadline_ms) if doubtful else {}
     left = {
@@ -299,12 +302,9 @@ def _blocker(
 def _committed(
     client: TransactionClient, identities: Collection[tuple[int, int]], deadline_ms: int
 ) -> Mapping[tuple[int, int], str]:
-    """Finds the transactions in ``identities`` that their coordinator shows as committed. An
-    identity is the pair of the producer id and the epoch of a transaction. Returns the
-    transactional ids by identity.
-
-    With transactions of version 2, a commit raises the producer's epoch by 1. So a coordinator that
-    shows epoch 5 may have committed a transaction of epoch 5 (version 1) or 4 (version 2).
+    """Finds the transactions in ``identities`` that their coordinators show as committed. An
+    identity is the producer id and the epoch of a transaction. Returns the transactional ids by
+    identity.
     """
     if not identities:
         return {}
@@ -312,6 +312,8 @@ def _committed(
     producer_ids = {producer_id for producer_id, _ in identities}
     listed_ = every_listed(client, (done,), deadline_ms, producer_ids=producer_ids)
     found = client.describe([one.transactional_id for one in listed_], deadline_ms)
+    # With transactions of version 2, a commit raises the producer's epoch by 1. So a coordinator
+    # that shows epoch 5 may have committed a transaction of epoch 5 (version 1) or 4 (version 2).
     return {
         (one.producer_id, epoch): name
         for name, one in found.items()
@@ -328,12 +330,12 @@ def every_listed(
     *,
     producer_ids: Collection[int] = (),
 ) -> tuple[ListedTransaction, ...]:
-    """Requests from every broker the list of its transactions. Returns the transactions whose state
-    is one of ``states``, of all clients. Transactions that the principal may not DESCRIBE are
+    """Requests from every broker its transactions, and returns those whose state is one of
+    ``states``. They may belong to any client. Transactions that the principal may not DESCRIBE are
     missing.
 
-    With ``producer_ids``, lists only the transactions of these producers. Raises KafkaTimeoutError
-    if a broker does not respond, because the list would lack its transactions.
+    If ``producer_ids`` is not empty, returns only the transactions of these producers. Raises
+    KafkaTimeoutError if a broker does not respond.
     """
     request = list_transactions([state.value for state in states], sorted(producer_ids))
     calls = [listing(request, node) for node in client.brokers(deadline_ms)]

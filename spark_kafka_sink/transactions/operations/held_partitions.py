@@ -2,9 +2,7 @@
 consumers can't read yet, and which consumer groups wait for these offsets.
 
 This module sends the requests ListOffsets, ListGroups and OffsetFetch. ``blockers.py`` finds the
-client to which the transaction belongs.
-
-The host of a transaction's client is not shown, because no API of Kafka returns it.
+client to which the transaction belongs. (No API of Kafka returns the host of that client.)
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ _SHARE = "share"
 
 @dataclass(frozen=True, slots=True)
 class HeldPartition:
-    """A partition in which read_committed consumers can't read beyond ``offset``, the last stable
+    """A partition that read_committed consumers can read only up to ``offset``, the last stable
     offset.
 
-    ``behind`` is the number of offsets from ``offset`` to the high watermark. ``groups`` maps each
-    consumer group that is blocked, or soon will be, to the number of offsets that the group can
-    still read. Such a group has members, and has committed ``offset`` or a lower offset. Groups
-    that the principal may not describe are missing.
+    * ``behind``: the number of offsets from ``offset`` to the high watermark.
+    * ``groups``: the consumer groups that wait for the partition or soon will. They have members,
+      and have committed at most ``offset``. Each group has the number of offsets that it can still
+      read. Groups that the principal may not describe are missing.
     """
 
     partition: int
@@ -51,11 +49,13 @@ def held_partitions(
     client: TransactionClient, stable: Mapping[TopicPartition, int], deadline_ms: int
 ) -> tuple[HeldPartition, ...]:
     """Describes the partitions in ``stable``, a map of each partition to its last stable offset.
-    The result has the same order.
+    The result has the same order. With brokers before 3.0, the results have no groups, because
+    these brokers can't list groups by state.
 
-    Raises KafkaTimeoutError if a broker does not respond in time. Raises AuthorizationError if the
-    principal may not read the offsets of a partition. Brokers before 3.0 can't list groups by
-    state, so with these brokers the results have no groups.
+    Raises one of these errors:
+
+    * KafkaTimeoutError: a broker does not respond in time.
+    * AuthorizationError: the principal may not read the offsets of a partition.
     """
     ends = _ends(client, tuple(stable), deadline_ms)
     committed = _committed(client, tuple(stable), deadline_ms)
@@ -170,9 +170,7 @@ def _groups(client: TransactionClient, deadline_ms: int) -> tuple[str, ...]:
 
 
 def _unless_final(code: ErrorCode) -> ErrorCode:
-    """Returns ``code`` if the request must be retried, and otherwise NONE.
-
-    A retry can't resolve some errors, such as a missing group. A group with such an error counts as
-    a group without offsets.
+    """Returns ``code`` if the request must be sent again, otherwise NONE. So a group with an error
+    that a retry can't resolve, such as a missing group, counts as a group without offsets.
     """
     return ErrorCode.NONE if retry_decision(code) is RetryDecision.FINAL else code

@@ -1,10 +1,9 @@
 """Shows operators the open transactions and the commit-log states under one transactionalIdPrefix.
 
 :class:`Inspector` reads open transactions from the brokers, and states from the commit log. It
-makes no changes: ``operator.py`` makes them. Writes of the sink don't use this module.
-
-Reading fences no driver. So a driver may change the state right after it was read. An operator's
-change therefore first fences the drivers, and then reads the state again.
+changes nothing, and fences no driver. So a driver may change a state right after it was read.
+``operator.py`` therefore fences the drivers and reads again before it changes anything. Writes of
+the sink don't use this module.
 """
 
 from __future__ import annotations
@@ -50,9 +49,12 @@ class DecidedBy:
 class OpenTransaction:
     """An open transaction of a task.
 
-    ``standing`` shows whether its run may still commit. ``decided`` is the decision that names the
-    transaction, or None. ``age_ms`` is its age in milliseconds by this machine's clock. It is None
-    if the coordinator doesn't return the start of the transaction.
+    * ``found``: the description by the transaction's coordinator.
+    * ``standing``: whether the transaction's run may still commit. A run is one start of a query or
+      a job.
+    * ``decided``: the decision that names the transaction, or None.
+    * ``age_ms``: the age in milliseconds by this machine's clock. None if the coordinator does not
+      return the start of the transaction.
     """
 
     id: TransactionalId
@@ -162,8 +164,8 @@ class Inspector:
         return tuple(sorted(result, key=lambda t: (-(t.age_ms or 0), str(t.id))))
 
     def describe(self, name: str) -> tuple[KeyReport, ...]:
-        """Returns the report of the key ``name``, such as ``kprod~nightly``. If ``name`` has no
-        ``~``, it is a prefix, and the result has the reports of all keys with this prefix.
+        """Returns the reports of ``name``: a key such as ``kprod~nightly``, or a prefix such as
+        ``kprod``. For a prefix, the result has the reports of all keys with this prefix.
 
         Raises RefusedError if there is no such key. The error lists the keys that exist.
         """
@@ -256,9 +258,10 @@ def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:
 
 
 def standing_of(one: TransactionalId, states: Mapping[str, CommitState]) -> Standing:
-    """Returns the standing of a run, which says whether the run may still commit. The run is that
-    of the transaction ``one``. ``states`` has the states of the commit log by key. The standing is
-    UNKNOWN if the key of ``one`` is not in ``states``.
+    """Returns the standing of the run of the transaction ``one``: whether the run may still commit.
+
+    ``states`` has the states of the commit log by key. If the key of ``one`` is not there, the
+    standing is UNKNOWN.
     """
     state = states.get(one.key)
     return Standing.UNKNOWN if state is None else state.standing(one.run, one.planned)

@@ -1,24 +1,14 @@
 """An operator's changes: commit, abort, sweep, resolve, reset.
 
-:class:`Operator` plans a change, or refuses the change with a reason. The package ``cli/txn`` asks
-for a confirmation between the plan and the change. Writes of the sink don't use this module.
+Each change has two steps:
 
-Each change has two steps. First a method ``plan_...`` only reads: it returns a plan of the change,
-or raises RefusedError. Then the change itself **reads again after fencing**. This is necessary
-because a driver may be running::
+1. A method ``plan_...`` of :class:`Operator` only reads. It returns a plan of the change, or raises
+   RefusedError with the reason.
+2. The change itself fences the drivers, and reads the state again. This is necessary because a
+   driver may have changed the state since the plan.
 
-    we read: no decision names transaction T        driver: all are prepared
-    we abort T                                      driver: writes DECIDED with T: a partial batch
-
-A decision (DECIDED) is a record in the commit log: all transactions that it names are to be
-committed. So before T is aborted, the key under which its driver writes decisions is opened:
-InitProducerId fences every earlier writer of the key, and then the state is read. The state shows a
-DECIDED that was written before the fencing. Then T's run is recorded as aborted, so that a later
-commit of the run can't write a decision either. The driver's commit fails, and no row of its batch
-is visible.
-
-A superseded run is a run that can't commit any more, because another run has taken over its key,
-or because it was aborted. To abort its transactions, neither the fencing nor the record is needed.
+The package ``cli/txn`` asks for a confirmation between the two steps. Writes of the sink don't use
+this module.
 """
 
 from __future__ import annotations
@@ -106,14 +96,13 @@ def task_ids(ids: Sequence[str]) -> list[TransactionalId]:
 
 @dataclass(frozen=True, slots=True)
 class EndPlan:
-    """A plan to abort ``transactions``. ``kept`` has the ids of the transactions that are not
-    aborted, each with the reason.
+    """A plan to abort ``transactions``. Before the abort, the drivers are fenced, and the
+    transactions are checked again.
 
-    Before the abort, the drivers are fenced, and the transactions are checked again. If a decision
-    names a transaction at this check, the transaction is not aborted, unless its id is in
-    ``even_decided``. The transactions of the run that owns the key are aborted only if
-    ``even_owners`` is true. ``silent`` are the brokers that did not respond. Their open
-    transactions are unknown.
+    * ``kept``: the ids of the transactions that are not aborted, each with the reason.
+    * ``even_decided``: the ids of transactions that are aborted even if a decision names them.
+    * ``even_owners``: if True, the transactions of the run that owns the key are also aborted.
+    * ``silent``: the brokers that did not respond. Their open transactions are unknown.
     """
 
     transactions: tuple[OpenTransaction, ...]
@@ -125,11 +114,12 @@ class EndPlan:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """The result of an abort, by transactional id.
+    """The result of an abort.
 
-    ``kept`` has the transactions that were not aborted, with the reasons. ``failed`` has the
-    transactions that may still be open, with the errors. ``runs`` are the runs that can't commit
-    any more.
+    * ``ended``: the ids of the transactions that were aborted.
+    * ``kept``: the ids of the transactions that were not aborted, each with the reason.
+    * ``failed``: the ids of the transactions that may still be open, each with the error.
+    * ``runs``: the runs that can't commit any more.
     """
 
     ended: tuple[str, ...] = ()
@@ -142,8 +132,8 @@ class Aborted:
 class Resolution:
     """A plan to end the decided batch in ``report``.
 
-    If ``done`` is true, the batch counts as committed after that, and rows of aborted transactions
-    stay missing. If ``done`` is false, the batch is written again, and rows that are already
+    If ``done`` is True, the batch then counts as committed, and the rows of aborted transactions
+    stay missing. If ``done`` is False, the query writes the batch again, and rows that are already
     visible come twice.
     """
 
@@ -159,8 +149,8 @@ class Resolution:
 
 
 class Committed(NamedTuple):
-    """The state of the key after an operator's commit. ``committed`` is true if the batch is
-    committed, and false if all its transactions are aborted.
+    """The state of the key after an operator's commit. ``committed`` is True if the batch is
+    committed. It is False if all transactions of the batch are aborted.
     """
 
     state: CommitState
@@ -181,8 +171,9 @@ class Operator:
     # -- commit -------------------------------------------------------------------------------
 
     def plan_commit(self, key: str) -> KeyReport:
-        """Returns the report of ``key``. If the commit log has the decision to commit a batch of
-        this key, the report has the batch's transactions, which :meth:`commit` would commit.
+        """Returns the report of ``key``, with the transactions that :meth:`commit` would commit.
+        The report has no transactions if the commit log has no decision to commit a batch of this
+        key.
 
         Raises RefusedError if the key does not exist, or if its batch is committed only in part
         (PARTIAL).
@@ -203,10 +194,9 @@ class Operator:
         """Commits every transaction of the decided batch in ``report``, and checks that the rows of
         the batch are visible.
 
-        No transaction is aborted, with one exception: if brokers have aborted some transactions and
-        none is committed, all are aborted. The result comes from the transactions, not from the
-        log, because the batch's driver or another command may have ended the batch since
-        ``report``.
+        There is one exception: if brokers have aborted some of the transactions, and none is
+        committed, aborts the others. The batch's driver or another command may have ended the batch
+        since ``report``. Then the result shows how its transactions have ended.
 
         Raises one of these errors:
 
@@ -242,9 +232,11 @@ class Operator:
         return Committed(state, committed=True)
 
     def _confirmed(self, key: str, decision: Decision) -> CommitState:
-        """Opens ``key``, ends the decided batch of the key if there is one, and returns the key's
-        state after that. If this state does not show that the batch of ``decision`` is done, a
-        write confirms that the state is the newest.
+        """Opens ``key``, and ends the decided batch of the key if there is one. Returns the state
+        of the key after that.
+
+        The state is the newest: it shows that the batch of ``decision`` is done, or a write has
+        confirmed the state.
         """
 
         def refusal(state: CommitState) -> Refuse | None:
@@ -276,12 +268,11 @@ class Operator:
         return Counter(outcome_of(t, found[t.transactional_id]) for t in decision.transactions)
 
     def _check_visible(self, report: KeyReport, decision: Decision) -> None:
-        """Waits until no partition's leader shows a transaction of the decision as open. Topics
-        that the principal may not READ are not checked.
-
-        The state CompleteCommit is not enough: a coordinator reports this state even if it has
-        dropped the marker of a partition, because the partition had no leader.
+        """Waits until no partition's leader shows a transaction of the decision as open. Raises
+        KafkaTimeoutError after max.block.ms. Skips topics that the principal may not READ.
         """
+        # The state CompleteCommit is not enough: a coordinator reports it even if it has dropped
+        # the marker of a partition, because the partition had no leader.
         client = self._client
         written: dict[TopicPartition, set[PreparedTransaction]] = defaultdict(set)
         for one in report.transactions:
@@ -361,12 +352,15 @@ class Operator:
     # -- abort, sweep -------------------------------------------------------------------------
 
     def plan_abort(self, ids: Sequence[str], *, force: bool = False) -> EndPlan:
-        """Plans to abort the transactions whose ids are in ``ids``, and no others. Raises
-        ConfigError for an id that no task of this package can have.
+        """Plans to abort exactly the transactions whose ids are in ``ids``.
 
-        Raises RefusedError for transactions that are not open, and if the commit log's topic is
-        missing. Without ``force``, also raises RefusedError for transactions of a decided batch,
-        and for transactions of the run that owns the key.
+        Raises ConfigError for an id that no task of this package can have. Raises RefusedError in
+        each of these cases:
+
+        * A transaction is not open.
+        * The commit log's topic is missing.
+        * ``force`` is False, and a decision names one of the transactions.
+        * ``force`` is False, and one of the transactions belongs to the run that owns the key.
         """
         states: dict[str, CommitState] = {}
         for prefix in dict.fromkeys(one.prefix for one in task_ids(ids)):
@@ -383,9 +377,12 @@ class Operator:
         return self._abort_plan(found, force=force)
 
     def plan_abort_run(self, prefix: str, run: str, *, force: bool = False) -> EndPlan:
-        """Plans to abort every open transaction of the run ``run``. Raises RefusedError if the
-        commit log's topic is missing. Without ``force``, also raises RefusedError if a decided
-        batch has one of the transactions, or if the run owns a key.
+        """Plans to abort every open transaction of the run ``run``. Raises RefusedError in each of
+        these cases:
+
+        * The commit log's topic is missing.
+        * ``force`` is False, and a decision names one of the transactions.
+        * ``force`` is False, and the run owns the key of one of the transactions.
         """
         overview = self.inspector.overview(prefix)
         overview.known_keys()  # without a log no decision is known
@@ -418,15 +415,16 @@ class Operator:
         force: bool = False,
     ) -> EndPlan:
         """Plans to abort the orphans of ``prefix``. An orphan is an open transaction that no
-        decision names, and whose run owns no key of the log. With ``run``, the plan has only
-        transactions of this run.
+        decision names, and whose run owns no key of the log.
 
-        A run that has not committed a batch yet is not in the log. So its open transactions look
-        like orphans, although it may be running. ``older_than_ms`` protects such runs: with this
-        argument, the plan has only transactions that have been open for a longer time. Brokers
-        since 3.8 measure the age. For earlier brokers, this machine's clock measures the age.
+        * ``run``: the plan has only transactions of this run.
+        * ``older_than_ms``: the plan has only transactions that have been open for a longer time.
+          This protects a job that writes its first batch: its run is not in the log yet, so its
+          transactions look like orphans. Brokers since 3.8 measure the age. With earlier brokers,
+          this machine's clock measures it.
+        * ``force``: if True, the plan also has the transactions of owners.
 
-        With ``force``, owners' transactions are also aborted. Without ``force``, raises
+        Raises RefusedError if the commit log's topic is missing. If ``force`` is False, also raises
         RefusedError if ``run`` owns a key.
         """
         overview = self.inspector.overview(prefix)
@@ -459,17 +457,16 @@ class Operator:
         return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
 
     def end(self, plan: EndPlan) -> Aborted:
-        """Aborts the planned transactions, key by key. For each key, fences its writers, checks the
-        transactions again, records their runs as aborted, and then aborts the transactions.
+        """Aborts the planned transactions, key by key. First the writers of a key are fenced, its
+        transactions are checked again, and their runs are recorded as aborted.
 
-        If the plan has only one key, raises one of these errors:
+        If the plan has several keys, an error of one key is not raised: the field ``failed`` of the
+        result has it for each transaction of this key. If the plan has only one key, raises one of
+        these errors:
 
         * KafkaTimeoutError: a broker does not respond in time.
         * AuthorizationError: a right is missing.
         * SupersededError: other processes keep opening the key.
-
-        If the plan has several keys, an error with one key is not raised. Instead, the field
-        ``failed`` of the result has the error for each transaction of this key.
         """
         ended: list[str] = []
         kept: dict[str, str] = {}
@@ -479,6 +476,13 @@ class Operator:
             self._end_goal(plan, key) for key in dict.fromkeys(t.id.key for t in plan.transactions)
         ]
         for goal in goals:
+            # A driver may be running. Without the fencing:
+            # 1. The plan reads that no decision names transaction T.
+            # 2. The driver has prepared all transactions, and writes a decision that names T.
+            # 3. This command aborts T. So only a part of the batch is committed.
+            # With the fencing, the state is read after all writes of the driver, so it shows its
+            # decision. Otherwise the record of the aborted run keeps the run from deciding later:
+            # the driver's commit fails, and no row of its batch is visible.
             try:
                 view = self._committer.perform(goal)
             except KafkaError as error:
@@ -498,6 +502,8 @@ class Operator:
     @staticmethod
     def _end_goal(plan: EndPlan, key: str) -> EndByHand:
         found = [t for t in plan.transactions if t.id.key == key]
+        # A superseded run can't decide any more: another run has taken over its key, or it was
+        # aborted. So its transactions are aborted without fencing its driver.
         # (A run of a job without txnAppId may always decide: a reset of the job's key removes the
         # record that the run is superseded.)
         may_decide = any(
@@ -515,10 +521,10 @@ class Operator:
 
     def plan_resolve(self, key: str, number: int, *, done: bool, force: bool = False) -> Resolution:
         """Plans to end a batch that is committed only in part (PARTIAL): batch ``number`` of
-        ``key``.
+        ``key``. :class:`Resolution` explains ``done``.
 
-        With ``force``, a batch that is decided and not PARTIAL can also be ended, if the outcome of
-        a transaction is unknown: for example, because its transactional id has expired. Raises
+        With ``force``, the plan can also end a decided batch, if the outcome of one of its
+        transactions is unknown. For example, the transactional id may have expired. Raises
         RefusedError if the batch can't be ended by this command.
         """
         report = self.inspector.key(key)
@@ -550,16 +556,15 @@ class Operator:
         return Resolution(report, done)
 
     def resolve(self, plan: Resolution) -> CommitState:
-        """Fences the drivers, and resolves the batch. If the batch is to count as done, its open
-        transactions are committed. If it is to be written again, they are aborted. After the
-        resolution no driver would end these transactions.
+        """Fences the drivers, and ends the batch of ``plan``. If ``plan.done`` is True, its open
+        transactions are committed, otherwise they are aborted. Returns the new state of the key.
 
-        Raises RefusedError in three cases:
+        Raises RefusedError in each of these cases:
 
-        * The state has changed.
+        * The state has changed since the plan.
         * A transaction can't be ended.
-        * Since the plan, a transaction was aborted although it is to be committed, or was committed
-          although it is to be aborted.
+        * ``plan.done`` is True, and a transaction was aborted since the plan.
+        * ``plan.done`` is False, and a transaction was committed since the plan.
         """
         report = plan.report
         goal = Resolve(report.key, report.state, frozenset(_contrary(report, plan.done)), plan.done)
@@ -570,9 +575,12 @@ class Operator:
     def plan_reset(self, key: str, *, force: bool = False) -> KeyReport:
         """Plans to replace the state of ``key`` by an empty state. Returns the report of the key.
 
-        Raises RefusedError if the commit log does not have this key. Without ``force``, also raises
-        RefusedError if a batch is decided and not done, if a transaction of the owner is open, or
-        if a broker does not respond. In the last case, open transactions may be unknown.
+        Raises RefusedError if the commit log does not have this key. If ``force`` is False, also
+        raises RefusedError in each of these cases:
+
+        * A batch is decided and not done.
+        * A transaction of the owner is open.
+        * A broker does not respond, so open transactions may be unknown.
         """
         report = self.inspector.key(key)
         if force:
@@ -647,8 +655,8 @@ def _answer(code: ErrorCode | None) -> str:
 
 def _contrary(report: KeyReport, done: bool) -> Sequence[str]:
     """Returns the ids of the transactions in ``report`` that can't end as the operator wants. If
-    ``done`` is true, these are transactions with rows that are lost or may be lost. Otherwise these
-    are committed transactions.
+    ``done`` is True, these are the transactions that are aborted, or whose outcome is unknown.
+    Otherwise these are the committed transactions.
     """
     outcomes = (Outcome.LOST, Outcome.UNKNOWN) if done else (Outcome.COMMITTED,)
     return [t.transaction.transactional_id for t in report.with_outcome(*outcomes)]
