@@ -2,10 +2,7 @@
 for operators.
 
 :class:`AdminClient` creates the requests, and reads the responses. ``request_loop.py`` sends the
-requests. The client keeps the newest metadata, and no other response. If a topic does not exist,
-the client raises an error, and the caller decides what follows.
-
-Before a write, the driver sends these requests once, and passes the results to the tasks.
+requests. Before a write, the driver sends these requests once, and passes the results to the tasks.
 """
 
 from __future__ import annotations
@@ -60,11 +57,14 @@ class AdminClient:
     at its end.
 
     Each method that waits for a response has a time limit: ``deadline_ms`` (a time of ``clock`` in
-    ms) or ``timeout_ms`` (a duration). If ``timeout_ms`` is None, the limit is max.block.ms. If no
-    broker responds in time, the method raises KafkaTimeoutError, which lists the addresses that
-    were tried and the reasons of the failures. AuthenticationError and UnsupportedVersionError are
-    raised without waiting for the time limit. The constructor raises ConfigError if no bootstrap
-    server can be resolved.
+    ms) or ``timeout_ms`` (a duration). If ``timeout_ms`` is None, the limit is max.block.ms. The
+    methods raise these errors:
+
+    * KafkaTimeoutError: no broker has responded before the time limit. The error lists the
+      addresses that were tried, and the reasons of the failures.
+    * AuthenticationError and UnsupportedVersionError: raised without waiting for the time limit.
+
+    The constructor raises ConfigError if no bootstrap server can be resolved.
     """
 
     def __init__(
@@ -105,26 +105,27 @@ class AdminClient:
         missing_topic_timeout_ms: int | None = None,
         allow_auto_topic_creation: bool = True,
     ) -> Cluster:
-        """Requests the brokers of the cluster and the partitions of ``topics``.
+        """Requests the brokers of the cluster and the partitions of ``topics``. If a topic is
+        missing, the metadata are requested again until the timeout, as in Java's client.
 
-        If a topic is missing, the metadata are requested again until the timeout, as in Java's
-        client. The topic may have been created a moment ago, or the broker may create it
-        automatically. After the timeout, raises KafkaTimeoutError. The error names the missing
-        topics, and its hint has the brokers' error for each missing topic. Raises InvalidTopicError
-        and AuthorizationError without waiting.
+        * ``missing_topic_timeout_ms``: a shorter time limit for a missing topic. It applies if all
+          responses within this time have UNKNOWN_TOPIC_OR_PARTITION for the topic.
+        * ``allow_auto_topic_creation``: if True, a broker with auto.create.topics.enable creates
+          the missing topics.
 
-        If ``missing_topic_timeout_ms`` is given, KafkaTimeoutError is raised earlier: when all
-        responses of the last ``missing_topic_timeout_ms`` have UNKNOWN_TOPIC_OR_PARTITION for the
-        same topic. If ``allow_auto_topic_creation`` is True, a broker with
-        auto.create.topics.enable creates the missing topics.
+        Raises one of these errors:
+
+        * KafkaTimeoutError: a topic is missing. The error names the missing topics, and its hint
+          has the brokers' error for each of them.
+        * InvalidTopicError and AuthorizationError: raised without waiting.
         """
         self.loop.metadata.allow_auto_topic_creation = allow_auto_topic_creation
         return self._await_topics(topics, timeout_ms, lambda _: True, missing_topic_timeout_ms)
 
     def brokers(self, deadline_ms: int, *, max_age_ms: int = NEVER) -> tuple[Node, ...]:
-        """Returns all brokers of the cluster. If the known metadata are older than ``max_age_ms``,
-        or have only the bootstrap servers, new metadata are requested first. The request may have
-        to wait for retry.backoff.ms.
+        """Returns all brokers of the cluster. New metadata are requested first in two cases: the
+        known metadata are older than ``max_age_ms``, or they have only the bootstrap servers. The
+        request may have to wait for retry.backoff.ms.
         """
         metadata = self.loop.metadata
         now = self.clock.now_ms()
@@ -137,8 +138,8 @@ class AdminClient:
 
     def refresh_brokers(self) -> None:
         """Requests new metadata without waiting for the response. A later call of any method
-        receives the response. After that, a call of :meth:`brokers` waits for no response, as long
-        as these metadata are not older than the ``max_age_ms`` of that call.
+        receives the response. Then :meth:`brokers` need not wait, if the metadata are not older
+        than its ``max_age_ms``.
         """
         self.loop.metadata.request_update(reset_equivalent_backoff=True)
 
@@ -149,8 +150,10 @@ class AdminClient:
         example ``{"orders": {"cleanup.policy": "compact"}}``.
 
         The value of a config is None if the config is not set. The dict of a topic is empty, as in
-        ``{"orders": {}}``, in two cases: the principal does not have the right to describe the
-        configs, or the brokers do not support the request.
+        ``{"orders": {}}``, in each of these cases:
+
+        * The principal does not have the right to describe the configs.
+        * The brokers do not support the request.
         """
 
         def error_in(response: DescribeConfigsResponse) -> ErrorCode:
@@ -182,11 +185,11 @@ class AdminClient:
         self, topic: NewTopic, *, timeout_ms: int | None = None, validate_only: bool = False
     ) -> Cluster:
         """Creates ``topic`` if it does not exist, and waits until each of its partitions has a
-        leader. Returns the metadata with the topic. Raises the broker's error if the broker rejects
-        the topic.
+        leader. Returns the metadata with the topic.
 
         If ``validate_only`` is True, the broker checks the request and creates nothing. The
-        returned metadata then need not have the topic.
+        returned metadata then need not have the topic. Raises the broker's error if the broker
+        rejects the topic.
         """
         deadline_ms = self.deadline(timeout_ms)
         self.loop.metadata.allow_auto_topic_creation = False
@@ -207,11 +210,8 @@ class AdminClient:
 
     def _is_created(self, topic: NewTopic, deadline_ms: int, *, validate_only: bool) -> bool:
         """Sends one CreateTopics request. Returns True if the topic exists now, and False if the
-        request must be sent again. If ``validate_only`` is True, True means that the broker accepts
-        the request.
-
-        TOPIC_ALREADY_EXISTS counts as a success. The reason: an earlier request may have created
-        the topic, and the response to that request may have been lost.
+        request must be sent again. If ``validate_only`` is True, the result True means that the
+        broker accepts the request.
         """
         # Brokers before KRaft create topics on the controller only; later ones forward.
         cluster = self.loop.cluster
@@ -234,6 +234,7 @@ class AdminClient:
             return False
         (created,) = call.response.topics
         code = created.error_code
+        # (An earlier request may have created the topic, and its response may have been lost.)
         if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             return True
         if not code.retriable:
@@ -314,9 +315,9 @@ class AdminClient:
         )
 
     def _near(self, missing: Collection[str]) -> str:
-        """Returns a text for a hint, such as "is it orders? ", with the existing topics that have a
-        similar name to one of the missing topics. The text is empty if there is no such topic, or
-        if the names of the existing topics can't be requested.
+        """Returns a text for a hint, such as "is it orders? ", with existing topics whose names are
+        similar to the missing topics. The text is empty if there is no such topic, or if the names
+        of the topics can't be requested.
         """
         try:
             known = self.topic_names(self.clock.now_ms() + _NAMES_MS)

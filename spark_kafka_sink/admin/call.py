@@ -1,9 +1,10 @@
-"""One request to a broker, the broker to which the request is sent, and the decision whether the
-request is sent again after a response.
+"""One request to a broker, with the target and the response of the request.
 
-A :class:`Call` is a request with its target: a broker, a coordinator, the leader of a partition, or
-any broker. :func:`retry_code` decides by the error code of a response whether the request is sent
-again. :func:`by_size` distributes many items over several requests. This module sends nothing:
+* :class:`Call`: a request, and its target: a broker, a coordinator, the leader of a partition, or
+  any broker.
+* :func:`retry_code`: decides by the error code of a response whether the request is sent again.
+* :func:`by_size`: distributes many items over several requests.
+
 ``request_loop.py`` sends the calls.
 """
 
@@ -35,9 +36,7 @@ _RAISED: Final = frozenset(
 
 
 class RetryDecision(Enum):
-    """The three ways in which :class:`RequestLoop` goes on after a response: the response is final,
-    the same broker gets the request again, or the broker is looked up again first.
-    """
+    """The next step of :class:`RequestLoop` after a response."""
 
     FINAL = "the response is final"
     RETRY = "retry at the same broker, after a backoff"
@@ -45,13 +44,14 @@ class RetryDecision(Enum):
 
 
 def retry_decision(code: ErrorCode) -> RetryDecision:
-    """Returns whether and how a request is sent again after a response with the error code
+    """Decides whether and how a request is sent again after a response with the error code
     ``code``.
 
-    The result is REDISCOVER for COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, and errors that are
-    caused by old metadata. The result is RETRY for other retriable codes, such as
-    CONCURRENT_TRANSACTIONS, and for UNKNOWN_SERVER_ERROR. For NONE and all other codes, the result
-    is FINAL.
+    * REDISCOVER: for COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, and errors that are caused by old
+      metadata.
+    * RETRY: for other retriable codes, such as CONCURRENT_TRANSACTIONS, and for
+      UNKNOWN_SERVER_ERROR.
+    * FINAL: for NONE and all other codes.
     """
     error_class = code.info.error_class
     if error_class in (ErrorClass.FIND_COORDINATOR, ErrorClass.REFRESH_METADATA):
@@ -100,32 +100,36 @@ class Resend(Enum):
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[ResponseT]):
-    """One request to a broker, with its response. :meth:`RequestLoop.run` sends calls. It sets the
-    field ``response`` and all fields after ``response``.
+    """One request to a broker, with its response. :meth:`RequestLoop.run` sends calls.
+
+    The caller sets these fields:
 
     * ``request``: the request. It is None if the call only looks up the coordinator in ``to``.
     * ``to``: the broker, or the way to find the broker (:class:`CoordinatorKey`, :class:`Leader`,
       :class:`AnyBroker`).
     * ``what``: the name of the call in errors.
-    * ``error_in``: a function that returns the error code of a response. If this function or
-      :meth:`retry_code` raises an exception, :meth:`RequestLoop.run` raises this exception.
+    * ``error_in``: a function that returns the error code of a response.
     * ``right``, ``success_only``: arguments of :func:`retry_code`.
-    * ``resend``: the cases in which the request is sent again (:class:`Resend`). If it is not sent
-      again, the call ends without a response, and ``done`` stays False.
+    * ``resend``: the cases in which the request is sent again (:class:`Resend`). In all other
+      cases, the call ends without a response, and ``done`` stays False.
     * ``send_by_ms``: a time of the clock. If the request can't be sent before that time, for
       example because a connection opens slowly, the call ends without a response.
     * ``then``: a function that returns further calls when this call is ``done``. The same run sends
-      them. If the function raises an exception, :meth:`RequestLoop.run` raises this exception.
+      them.
+
+    :meth:`RequestLoop.run` sets the other fields. It raises the exceptions of ``error_in``,
+    ``then`` and :meth:`retry_code`.
+
     * ``response``: the final response. It is None before that.
     * ``done``: True after a final response.
-    * ``attempts``: how often a retry was scheduled, which determines the next backoff.
+    * ``attempts``: the number of scheduled retries, which determines the next backoff.
     * ``sent``, ``answered``: how often the request was sent, and how many responses arrived.
     * ``sent_ms``: the time at which the request was last sent, on this process's clock in ms.
     * ``answered_ms``: the time at which the last response arrived. If this process was stopped
-      since ``sent_ms``, the response may have arrived at any time since then, so ``answered_ms`` is
-      equal to ``sent_ms``. (Only a run that is watched knows this: see :meth:`RequestLoop.run`.)
-    * ``last_status``: the reason why the call is not ``done``, as a text. If the reason is an error
-      code, ``last_code`` has this error code.
+      after ``sent_ms``, the time of the arrival is unknown, and ``answered_ms`` is equal to
+      ``sent_ms``. Only a watched run notices a stop (:meth:`RequestLoop.run`).
+    * ``last_status``: a text with the reason why the call is not ``done``.
+    * ``last_code``: the error code that is this reason. None for another reason.
     """
 
     request: Request[ResponseT] | None
@@ -161,9 +165,11 @@ def retry_code(
     """Returns ``code`` if the request must be sent again after this error code. Returns None if the
     response is final.
 
-    Raises the exception of :func:`refusal` for TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    CLUSTER_AUTHORIZATION_FAILED and UNSUPPORTED_VERSION. If ``success_only`` is True, also raises
-    this exception for every other error code after which a retry is useless.
+    If the request failed finally, raises the exception of :func:`refusal`:
+
+    * always for TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED and
+      UNSUPPORTED_VERSION;
+    * for every other final error code only if ``success_only`` is True.
     """
     if code not in _RAISED:
         if retry_decision(code) is not RetryDecision.FINAL:

@@ -1,9 +1,8 @@
 """Reads the committed records of a small topic, such as a topic of dead letters or of reports.
 
-:class:`CommittedReader` returns whole records: key, value, timestamp and headers. It raises an
-error for a damaged batch. The commit log, to which other clients may write invalid bytes, has a
-reader of its own (``transactions/commit_log/log_reader.py``). This module does not interpret the
-records: ``records/letters/letter_fields.py`` knows the fields of a dead letter.
+:class:`CommittedReader` returns records with key, value, timestamp and headers, and does not
+interpret them. The commit log has a reader of its own, which tolerates invalid bytes of other
+clients (``transactions/commit_log/log_reader.py``).
 """
 
 from __future__ import annotations
@@ -33,10 +32,12 @@ class CommittedReader:
     """Reads the committed records of ``topic`` with the connections of ``client``. Each request has
     the time limit max.block.ms.
 
+    ``left_out`` is the number of records whose transaction was still open at the end of a read.
+    These records are not returned. The number is the sum of all partitions that were read to their
+    end.
+
     The constructor raises KafkaTimeoutError if the topic does not exist, and AuthorizationError if
-    the principal may not see the topic. ``left_out`` is the number of records that were read and
-    not returned, because their transaction was still open at the end of the read. It is a sum over
-    all partitions that were read to their end.
+    the principal may not see the topic.
     """
 
     def __init__(self, client: AdminClient, topic: str) -> None:
@@ -53,18 +54,22 @@ class CommittedReader:
         return [(tp, offset(tp, OffsetSpec.LATEST, self._client.deadline())) for tp in self._tps]
 
     def read(self, tp: TopicPartition, end: int) -> Iterator[LogRecord]:
-        """Yields the committed records of a partition before the offset ``end``.
-
-        The records of a transaction are held in memory, and yielded after its commit marker was
-        read. So they may follow records with higher offsets. If a transaction has no marker before
-        ``end``, its records are not yielded.
+        """Yields the committed records of a partition before the offset ``end``. The records of a
+        transaction are held in memory until its commit marker was read. So records with higher
+        offsets may be yielded first.
 
         If retention deletes the records at the current offset, reading continues at the new first
-        offset. All records that are held in memory at this moment are then dropped, because their
-        markers may be deleted: they are not yielded, and not counted in ``left_out``.
+        offset. Some records are not yielded:
 
-        Raises CorruptRecordError for a damaged batch. Raises KafkaTimeoutError if no batch arrives
-        within max.block.ms, for example because the log was truncated before ``end``.
+        * the records of a transaction without a marker before ``end``. ``left_out`` counts them.
+        * the records that are held in memory when retention deletes records at the current offset.
+          Their markers may be deleted, too. ``left_out`` does not count these records.
+
+        Raises one of these errors:
+
+        * CorruptRecordError: a batch is damaged.
+        * KafkaTimeoutError: no batch has arrived within max.block.ms, for example because the log
+          was truncated before ``end``.
         """
         open_ones: dict[int, list[LogRecord]] = {}
         at, before = 0, -1
@@ -77,7 +82,8 @@ class CommittedReader:
             fetched = self._reader.fetch(tp, at, deadline)
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 start = self._reader.offset(tp, OffsetSpec.EARLIEST, deadline)
-                if start > at:  # the deleted batches may have been markers of these transactions
+                # (The deleted batches may have been markers of the open transactions.)
+                if start > at:
                     open_ones.clear()
                 at = max(start, at)
                 continue

@@ -18,10 +18,10 @@ _MISSING_TOPIC_TIMEOUT_MS: Final = 1_000
 
 def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
     """Returns the cluster metadata with the partitions of ``topic``. If brokers report the topic as
-    unknown, raises KafkaTimeoutError after one second.
+    unknown for one second, raises KafkaTimeoutError.
 
-    ``timeout_ms`` is the time limit for all other cases, such as brokers that do not respond. If it
-    is None, the limit is max.block.ms.
+    ``timeout_ms`` is the time limit in all other cases, for example if no broker responds. If it is
+    None, the limit is max.block.ms.
     """
     return admin.describe_topics(
         (topic,),
@@ -32,8 +32,8 @@ def existing(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> C
 
 
 def existing_to_read(admin: AdminClient, topic: str, timeout_ms: int | None = None) -> Cluster:
-    """Returns the cluster metadata with the partitions of ``topic``, like :func:`existing`. Used
-    before the topic is read: the hint of an AuthorizationError names READ as the missing right.
+    """Returns the same metadata as :func:`existing`, for a caller that reads the topic. The hint of
+    an AuthorizationError names READ as the missing right.
     """
     try:
         return existing(admin, topic, timeout_ms)

@@ -1,9 +1,8 @@
 """Counts the committed records that certain producers have written into ranges of offsets.
 
 :func:`count_ranges` reads many ranges with limited memory, and stores the counts in a
-:class:`RangeCount` for each range. Only the headers of batches are decoded, and the checksums of
-the batches are verified. This module does not judge the counts:
-``datasource/report/audit_verdict.py`` does that.
+:class:`RangeCount` for each range. It decodes only the headers of batches, and verifies the
+checksums of the batches. ``datasource/report/audit_verdict.py`` judges the counts.
 """
 
 from __future__ import annotations
@@ -40,38 +39,48 @@ TIME_IS_OVER: Final = "the time for the audit is over"
 @dataclass(slots=True)
 class RangeCount:
     """A range of offsets of a partition, and the count of the records that ``producers`` wrote
-    there.
+    there. An offset is -1 if there is none.
 
-    ``at`` is the first offset of the range that is not read yet, and rises while the range is read.
-    ``last`` is the last offset of the range. ``fetches`` is a limit: the count ends after this
-    number of further Fetch responses with new batches. ``producers`` are pairs of producer id and
-    epoch. If ``producers`` is None, the records of all producers count.
+    The caller sets these fields:
+
+    * ``tp``, ``at``, ``last``: the partition, and the first and the last offset of the range. While
+      the range is read, ``at`` is the first offset that is not read yet.
+    * ``producers``: pairs of producer id and epoch. If it is None, the records of all producers
+      count.
+    * ``fetches``: a limit. The count ends after this number of Fetch responses with new batches.
+    * ``from_zero``: if True, the first sequence number of each producer must be 0.
+
+    The counts:
 
     * ``rows``: the number of committed records of ``producers``.
     * ``aborted_rows``: the number of aborted records of ``producers``.
     * ``other``: the number of all records that are not in ``rows``: records of other producers,
       aborted records, and markers.
-    * ``checksum``: the sum of the CRC-32C checksums of the counted batches.
     * ``gaps``: the number of offsets without a record, for example after a compaction.
     * ``deleted``: the number of offsets that the log had deleted before they were read.
-    * ``first_batch``: the first offset of the first counted batch, or -1 if there is no such batch.
-    * ``last_row``: the last offset of the last counted batch, or -1 if there is no such batch.
-    * ``hole``: the offset of the first batch whose sequence number is too high, or -1 if there is
-      no such batch. Such a batch shows that earlier records of its producer are missing.
-      ``hole_rows`` is the number of missing records. If ``from_zero`` is True, the first sequence
-      number of each producer must be 0.
-    * ``repeated_at``: the offset of the first batch with a sequence number that its producer had
-      already used, or -1 if there is no such batch.
-    * ``log_append_time``: True if a counted batch has the broker's time as its timestamp.
+
+    The batches of the records in ``rows``, which are the counted batches:
+
+    * ``checksum``: the sum of the CRC-32C checksums of the counted batches.
     * ``codecs``: the compression types of the counted batches.
-    * ``damage``: the reason why the batch at the offset ``damaged_at`` can't be read. If there is
-      no such batch, ``damaged_at`` is -1.
-    * ``problem``: the reason why the range could not be read to its end, or an empty text.
-    * ``log_end``: the end offset of the log if the log ends within the range, otherwise -1.
-    * ``open_at``: the offset at which an open transaction blocked the read, otherwise -1.
-    * ``waits_since_ms``: the time since which the responses have had no new batch, in ms of the
-      clock. NEVER if the last response had a batch.
+    * ``log_append_time``: True if a counted batch has the broker's time as its timestamp.
+    * ``first_batch``: the first offset of the first counted batch.
+    * ``last_row``: the last offset of the last counted batch.
+    * ``hole``: the offset of the first batch whose sequence number is too high. Such a batch shows
+      that earlier records of its producer are missing.
+    * ``hole_rows``: the number of records that are missing at ``hole``.
+    * ``repeated_at``: the offset of the first batch with a sequence number that its producer had
+      already used.
     * ``next_sequence``: for each producer, the sequence number that its next batch must have.
+
+    The end of the count:
+
+    * ``problem``: the reason why the range could not be read to its end, or an empty text.
+    * ``damaged_at``, ``damage``: the offset of a batch that can't be read, and the reason.
+    * ``log_end``: the end offset of the log, if the log ends within the range.
+    * ``open_at``: the offset at which an open transaction blocked the read.
+    * ``waits_since_ms``: the time of the clock since which no response has had a new batch. NEVER
+      if the last response had a batch.
     """
 
     tp: TopicPartition
@@ -113,9 +122,8 @@ class RangeCount:
         return bool(self.problem) and self.log_end < 0 and self.open_at < 0
 
     def take(self, fetched: FetchedPartition) -> bool:
-        """Counts the batches of a Fetch response. Returns False if the response has no new batch,
-        which means that the end of the log or the last stable offset is reached. Returns True if
-        the response has a new batch or a damaged batch.
+        """Counts the batches of a Fetch response. Returns True if the response has a new batch or a
+        damaged batch. Returns False if the end of the log or the last stable offset is reached.
         """
         aborted = _Aborted(fetched.aborted)
         before = self.at
@@ -188,8 +196,8 @@ class _Aborted:
     """Finds the batches of aborted transactions in one Fetch response (Java's ``CompletedFetch``).
     :meth:`has` must be called for all batches, in the order of their offsets.
 
-    ``listed`` are the aborted transactions of the response, as pairs of the producer id and the
-    first offset of the transaction.
+    ``listed`` has the aborted transactions of the response, each as its producer id and its first
+    offset.
     """
 
     def __init__(self, listed: Sequence[tuple[int, int]]) -> None:
@@ -215,14 +223,15 @@ def count_ranges(
     until_ms: int = NEVER,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Counts the records of all ``ranges``, and stores the counts in the ranges. The ranges are in
-    partitions of one topic.
+    """Counts the records of all ``ranges``, and stores the counts in the ranges. All ranges are in
+    partitions of one topic. If a range can't be read to its end, its ``problem`` is set.
 
-    Each request, and each wait for the end of an open transaction, may take max.block.ms. The count
-    ends at ``until_ms`` (a time of the clock in ms). If a range can't be read to its end, its
-    ``problem`` is set. After each round of requests, ``on_progress`` is called with the number of
-    offsets that were read, and the number of all offsets. Raises AuthorizationError if the
-    principal may not read the topic.
+    * ``until_ms``: the time of the clock at which the count ends. Each request, and each wait for
+      the end of an open transaction, may take max.block.ms.
+    * ``on_progress``: a function that is called after each round of requests. Its arguments are the
+      number of offsets that were read, and the number of all offsets.
+
+    Raises AuthorizationError if the principal may not read the topic.
     """
     reader = PartitionReader(client, "", "READ on the topic")
     total = sum(one.last + 1 - one.at for one in ranges)
@@ -280,9 +289,11 @@ def _fetch(
 def _moved(
     reader: PartitionReader, one: RangeCount, fetched: FetchedPartition, deadline: int
 ) -> bool:
-    """Counts the batches of a Fetch response, and adds the counts to ``one``, the range. If the log
-    does not have the requested offset any more, the range continues at the first offset of the log.
-    Returns False if the response has no new batch, and the range is still at the same offset.
+    """Counts the batches of a Fetch response for the range ``one``. Returns False if the response
+    has no new batch, and the range is still at the same offset.
+
+    If the log does not have the requested offset any more, the range continues at the first offset
+    of the log.
     """
     if fetched.error is not ErrorCode.OFFSET_OUT_OF_RANGE:
         return one.take(fetched)
@@ -294,13 +305,13 @@ def _moved(
 
 
 def _wait(client: AdminClient, reader: PartitionReader, one: RangeCount, deadline: int) -> None:
-    """Handles a Fetch response that has no new batches for ``one``, a range. If all responses for
-    max.block.ms had no new batches, sets the ``problem`` of the range: a transaction is still open
-    at this offset, or the log ends before the range does.
+    """Handles a Fetch response that has no new batches for the range ``one``.
 
-    For a short time, a response without batches is normal: while the markers of a committed
-    transaction are not written yet, and while a new leader does not know its high watermark.
+    If there was no new batch for max.block.ms, sets the ``problem`` of the range: a transaction is
+    still open at this offset, or the log ends before the range does.
     """
+    # For a short time, a response without batches is normal: while the markers of a committed
+    # transaction are not written yet, and while a new leader does not know its high watermark.
     now = client.clock.now_ms()
     if one.waits_since_ms == NEVER:
         one.waits_since_ms = now

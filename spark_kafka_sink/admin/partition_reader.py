@@ -38,8 +38,8 @@ class PartitionReader:
         self._rights = rights
 
     def offset(self, tp: TopicPartition, spec: OffsetSpec, deadline_ms: int) -> int:
-        """Requests the first offset of a partition (EARLIEST), or its end offset (LATEST: the high
-        watermark, which is the offset after the last record that consumers can read).
+        """Requests the first offset of a partition (EARLIEST), or its end offset (LATEST). The end
+        offset is the high watermark: the offset after the last record that consumers can read.
         """
         call = self._offset_call(tp, spec)
         return listed_offset(self._client.loop.send_and_receive(call, deadline_ms)).offset
@@ -56,13 +56,13 @@ class PartitionReader:
         self, tp: TopicPartition, offset: int, deadline_ms: int
     ) -> tuple[int, FetchedPartition | None]:
         """Requests the end offset of a partition and its next batches from ``offset`` on, at the
-        same time. Returns both.
+        same time. Returns the end offset and the batches.
 
-        The leader handles the requests of a connection in order: first ListOffsets, then Fetch. So
-        the leader already has all records before the returned end offset when it reads the batches.
-        If a request had to be sent again, the order is unknown, and None is returned in place of
-        the batches.
+        The batches are None if a request had to be sent again. Otherwise the leader had all records
+        before the end offset when it read the batches.
         """
+        # The leader handles the requests of a connection in order: first ListOffsets, then Fetch.
+        # If one of them had to be sent again, the order is not known.
         end = self._offset_call(tp, OffsetSpec.LATEST)
         fetched, request = self._fetch_call(tp, offset)
         calls: list[Call[Any]] = [end, fetched]
@@ -76,11 +76,12 @@ class PartitionReader:
     def fetch_committed(
         self, positions: Sequence[tuple[TopicPartition, int]], deadline_ms: int
     ) -> list[FetchedPartition | str]:
-        """Requests batches of many partitions in parallel. ``positions`` has each partition with
-        the offset at which to begin. The batches end at the last stable offset.
+        """Requests batches of many partitions in parallel, up to the last stable offset.
+        ``positions`` has each partition with the offset of its first batch.
 
-        Returns for each partition the batches with the list of aborted transactions, or a text with
-        the reason why the partition could not be read in time.
+        Returns the result of each partition, in the same order. It has the batches, and the list of
+        aborted transactions. If the partition could not be read in time, the result is a text with
+        the reason.
         """
         fetches = [self._fetch_call(tp, offset, read_committed=True) for tp, offset in positions]
         self._client.loop.run([call for call, _ in fetches], deadline_ms)

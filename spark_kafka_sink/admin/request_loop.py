@@ -1,11 +1,9 @@
 """Sends many requests in parallel, on the calling thread, until each request has a final response.
 
-:class:`RequestLoop` sends the calls of ``call.py`` with one network client. The loop finds the
-coordinators of many transactional ids with one request, and caches the coordinators. The callers
-create the requests, and decide what a response means.
-
-Several requests can be in flight on one connection. This saves round trips, although the broker
-still handles the requests of a connection one after the other.
+:class:`RequestLoop` sends the calls of ``call.py`` with one network client. It finds the
+coordinators of many transactional ids with one request, and caches them. Several requests can be in
+flight on one connection, which saves round trips. The callers create the requests, and decide what
+a response means.
 """
 
 from __future__ import annotations
@@ -78,16 +76,16 @@ _MOST_COORDINATORS: Final = 100_000
 
 
 class AdminMetadata(Metadata):
-    """The cluster metadata for administrative requests. Only one thread may use it.
+    """The cluster metadata for administrative requests. Only one thread may use it. It is a
+    subclass of the producer's metadata, so that the driver raises the same errors as the tasks.
 
-    This class is a subclass of the producer's metadata, so that the driver raises the same errors
-    as the tasks. In addition it stores these values:
+    In addition it stores these values:
 
     * ``answers``: the number of Metadata responses so far.
-    * ``topic_errors``: the error code of each topic in its last response, or NONE if the topic had
-      no error there. With these codes, :class:`AdminClient` raises the errors of missing topics.
-    * ``failure``: the fatal error of a Metadata request, until the next response, or until the next
-      method of :class:`RequestLoop` is called.
+    * ``topic_errors``: the error code of each topic in its last response. NONE if the topic had no
+      error there.
+    * ``failure``: the fatal error of a Metadata request. It is removed by the next response, and by
+      the next method of :class:`RequestLoop`.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
@@ -115,11 +113,10 @@ class AdminMetadata(Metadata):
 
 class RequestLoop:
     """Sends many calls in parallel with one network client. Only one thread at a time may use a
-    loop.
+    loop. The constructor raises ConfigError if no bootstrap server can be resolved.
 
-    The constructor raises ConfigError if no bootstrap server can be resolved. If a
-    KeyboardInterrupt ends a method, the next method closes the connections and opens new ones. So
-    no method receives the response to a request of an interrupted method.
+    After a KeyboardInterrupt in a method, the next method closes the connections and opens new
+    ones. So it does not receive the responses to requests of the interrupted method.
     """
 
     def __init__(
@@ -151,11 +148,11 @@ class RequestLoop:
         self.client = self._connect()
 
     def _connect(self) -> KafkaClient:
-        """Creates a network client. Its own requests (ApiVersions and Metadata) have a short
-        timeout, the connection setup timeout. With the longer request.timeout.ms, the client would
-        wait too long for a stopped broker process, whose operating system still accepts
-        connections.
+        """Creates a network client. The client's own requests (ApiVersions and Metadata) have a
+        short timeout: the connection setup timeout.
         """
+        # With the longer request.timeout.ms, the client would wait too long for a stopped broker
+        # process, whose operating system still accepts connections.
         own_ms = min(self.config.request_timeout_ms, self.config.socket_connection_setup_timeout_ms)
         config = replace(self.config, request_timeout_ms=own_ms)
         client = self._new_client(config, self.metadata, self.clock)
@@ -177,15 +174,18 @@ class RequestLoop:
         self, calls: Iterable[Call[ResponseT]], deadline_ms: int, *, is_watched: bool = False
     ) -> bool:
         """Sends ``calls`` and the calls that follow them (``Call.then``), and handles their
-        responses, until all have ended or until ``deadline_ms`` (a time of the clock in ms).
+        responses. Ends when all calls have ended, or at ``deadline_ms`` (a time of the clock in
+        ms).
 
-        Returns True if all calls are done, which means that each call has a final response. Raises
-        AuthorizationError if the principal does not have the right to find a coordinator. Also
-        raises AuthenticationError, UnsupportedVersionError, and the errors of
-        :meth:`Call.retry_code`. After an error, some of the other calls may be done or in flight.
+        Returns True if each call has a final response. With ``is_watched``, the run notices if this
+        process was stopped for a second or longer, for example by SIGSTOP (see
+        ``Call.answered_ms``).
 
-        If ``is_watched`` is true, the run notices if this process was stopped for a second or
-        longer, for example by SIGSTOP. ``Call.answered_ms`` takes such a stop into account.
+        Raises one of these errors. Then some of the other calls may be done or in flight.
+
+        * AuthorizationError: the principal does not have the right to find a coordinator.
+        * AuthenticationError, UnsupportedVersionError.
+        * the errors of :meth:`Call.retry_code`.
         """
         if len(self.found) > _MOST_COORDINATORS:
             self.found.clear()
@@ -231,9 +231,9 @@ class RequestLoop:
         """Polls the network client until ``check(now)`` returns None, or until ``deadline_ms``.
         Returns False at the deadline, otherwise True.
 
-        Any other result of ``check`` is the maximum time in ms until the next call of ``check``. An
-        earlier network event ends this wait. Raises an exception of ``check``, and a fatal error of
-        a Metadata request.
+        If ``check`` returns a number, it is called again after at most this number of ms, or after
+        a network event. Raises the exceptions of ``check``, and a fatal error of a Metadata
+        request.
         """
         with self._reset_after_interrupt():
             while True:
@@ -247,7 +247,7 @@ class RequestLoop:
                 self.client.poll(max(0, min(wait, deadline_ms - now)), now)
 
     def notice(self, now: int) -> int:
-        """Notices whether this process was stopped since the last turn of the loop. Returns the
+        """Notices whether this process was stopped since the last call of this method. Returns the
         time at which the process has continued after its last stop.
         """
         if now - self._turn_ms > 2 * _WATCH_MS:
@@ -256,8 +256,8 @@ class RequestLoop:
         return self._resumed_ms
 
     def pause(self, attempts: int, deadline_ms: int) -> None:
-        """Waits for a backoff, after which the caller sends its calls again. The backoff grows with
-        ``attempts``, the number of earlier waits. The wait ends at ``deadline_ms`` at the latest.
+        """Waits for a backoff, or until ``deadline_ms``. The backoff grows with ``attempts``, the
+        number of earlier waits. After the wait, the caller sends its calls again.
         """
         until = min(deadline_ms, self.clock.now_ms() + self.backoff.backoff(attempts))
         with self._reset_after_interrupt():
@@ -267,10 +267,9 @@ class RequestLoop:
     @contextmanager
     def _reset_after_interrupt(self) -> Iterator[None]:
         """A context manager around the polls of the network client. If the previous polls were
-        interrupted, the manager first closes all connections and creates a new client.
-
-        The reason: an interrupted poll may have read a response without handling it.
+        interrupted, it first closes all connections and creates a new client.
         """
+        # An interrupted poll may have read a response without handling it.
         if self._interrupted:
             self.client.close()
             self.client = self._connect()
@@ -317,14 +316,12 @@ class _Dispatcher:
     """Holds the calls of one :meth:`RequestLoop.run`, and decides when and to which broker each
     call is sent.
 
-    Each call that has not ended is in exactly one of these collections, or in flight:
+    A call that has not ended is in flight, or in exactly one of these collections:
 
     * ``_queues``: the calls whose broker is known.
     * ``_for_any_broker``: the calls that any broker can handle.
     * ``_awaiting_coordinator``: the calls whose coordinator must be found first.
     * ``_backing_off``: the calls that wait for a backoff.
-
-    A call in flight is only known to the callback of its request.
     """
 
     def __init__(self, loop: RequestLoop, calls: list[Call[object]], deadline_ms: int) -> None:
@@ -351,8 +348,6 @@ class _Dispatcher:
     def advance(self, now: int) -> int | None:
         """Sends the calls that can be sent now, at most one from each queue. Returns the next poll
         timeout in ms, or None if all calls have ended.
-
-        More calls can be sent to a broker only after the socket has accepted the previous request.
         """
         if self._failure is not None:
             raise self._failure
@@ -373,6 +368,7 @@ class _Dispatcher:
             wait = min(wait, until_ready)
             if node is not None:
                 self._send(self._for_any_broker.popleft(), node, now)
+        # (A broker can get more calls only after the socket has accepted the previous request.)
         for node_id, queue in self._queues.items():
             if queue:
                 wait = min(wait, self._send_to(self._nodes[node_id], queue, now))

@@ -4,10 +4,10 @@ InitProducerId.
 :class:`TransactionClient` creates the requests, and chooses the brokers. ``request_loop.py`` sends
 the requests. The package ``transactions`` decides what a response means for the rows of a write.
 
-A request is sent again until the deadline, if its response shows a retriable error (``call.py``),
-or if there is no response. For most of these requests, it does no harm if a broker gets a request
-twice. The docstrings of the methods name the requests for which it can do harm. For missing rights
-and unsupported versions, the methods raise an exception. Every other response is returned.
+If there is no response, or a response with a retriable error (``call.py``), a request is sent again
+until the deadline. For some requests it can do harm if a broker gets the request twice. The
+docstrings of their methods say so. For missing rights and unsupported versions, the methods raise
+an exception. Every other response is returned.
 """
 
 from __future__ import annotations
@@ -114,9 +114,11 @@ class Listed(NamedTuple):
 
 
 class AgeCalls(NamedTuple):
-    """Three ListTransactions calls to one broker, in the order in which they are sent. ``aged``
-    lists the transactions that are older than some age. ``before`` and ``after`` list all open
-    transactions.
+    """Three ListTransactions calls to one broker, in the order in which they are sent.
+
+    * ``before``: lists all open transactions.
+    * ``aged``: lists the open transactions that are older than some age.
+    * ``after``: lists all open transactions again.
     """
 
     before: Call[ListTransactionsResponse]
@@ -130,8 +132,7 @@ class AgeCalls(NamedTuple):
 
     def young(self) -> set[str]:
         """The ids that both ``before`` and ``after`` list as open. So their transactions were also
-        open when the broker handled ``aged``. The result still has the ids that ``aged`` lists as
-        older. The caller removes them.
+        open when the broker handled ``aged``. The caller removes the ids that ``aged`` lists.
         """
         return listed([self.before]).keys() & listed([self.after]).keys()
 
@@ -141,12 +142,13 @@ class Beside:
     """Additional requests that are sent together with DescribeTransactions: ListTransactions by
     age, and Metadata. Sending them together saves two round trips.
 
-    Brokers handle the requests of a connection in order. So each coordinator first describes its
-    transactions, and then lists the transactions that are older than ``age_ms``. The additional
-    requests must be created before the descriptions are known. ``ids`` has the transactional ids of
-    these requests, and ``topics`` has their topics. The coordinator of the transactional id
-    ``shown_by`` gets the Metadata request. If the descriptions then show that other topics
-    or another age limit are needed, the responses to the additional requests are not used.
+    * ``ids``: the transactional ids whose coordinators get ListTransactions.
+    * ``age_ms``: the age limit of ListTransactions.
+    * ``topics``: the topics of the Metadata request.
+    * ``shown_by``: a transactional id. Its coordinator gets the Metadata request.
+
+    The requests are created before the descriptions are known. If the descriptions show that other
+    topics or another age limit are needed, the responses are not used.
     """
 
     ids: Collection[str]
@@ -174,17 +176,15 @@ class LastLook(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Look:
-    """A look at the leaders of the partitions of several transactions, and then the calls that end
-    these transactions. ``calls`` has these calls by transactional id.
+    """One look at the leaders of the partitions of several transactions, and then the calls that
+    end these transactions. Each coordinator shows the leaders for its own transactions. Their calls
+    are sent as soon as it has responded, so a silent coordinator delays no other.
 
-    Each coordinator shows the leaders for its own transactions. It writes the markers to the
-    leaders that it knows. Another broker may be cut off from the controller, and show old leaders.
-    As soon as a coordinator has shown the leaders, the calls for its transactions are sent. So a
-    silent coordinator delays no other.
-
-    ``coordinators`` has the transactional ids of the look, with their coordinators. ``partitions``
-    has the partitions that are known, by transactional id. The other transactions are described
-    first. After the run, ``ready`` has the ids whose partitions all have leaders.
+    * ``calls``: the calls that end the transactions, by transactional id.
+    * ``partitions``: the partitions that are known, by transactional id. The other transactions are
+      described first.
+    * ``coordinators``: the transactional ids of the look, with their coordinators.
+    * ``ready``: after the run, the ids whose partitions all have leaders.
     """
 
     calls: Mapping[str, Call[Any]]
@@ -215,6 +215,9 @@ class _Look:
     def _leaders(
         self, node: Node, by_id: Mapping[str, Partitions], send_by_ms: int
     ) -> list[Call[Any]]:
+        # ``node`` is the coordinator of the transactions. It writes the markers to the leaders that
+        # it knows, so it is asked for the leaders. Another broker may be cut off from the
+        # controller, and show old leaders.
         topics = _topics(by_id)
         if not topics:
             return self._ends(by_id, send_by_ms)
@@ -277,8 +280,8 @@ class TransactionClient(AdminClient):
         """Commits or aborts each of ``transactions`` by EndTxn. Returns the error code of the
         response for each transactional id, or None if no definite response arrived in time.
 
-        The error code NONE means that the coordinator has stored the decision. The coordinator
-        writes the markers to the partitions after that. :meth:`run_ending` explains ``looked_ms``,
+        The error code NONE means that the coordinator has stored the decision. The coordinator then
+        writes the markers to the partitions. :meth:`run_ending` explains ``looked_ms``,
         ``partitions`` and ``regardless``.
         """
         calls = {t.transactional_id: end_call(t, committed=committed) for t in transactions}
@@ -298,32 +301,30 @@ class TransactionClient(AdminClient):
         *,
         prepared: Collection[str] = (),
     ) -> EndAnswers:
-        """Aborts the open transactions in ``found``, and fences the producers of these transactions
-        (raises the producers' epochs). ``found`` is the result of :meth:`describe`.
+        """Aborts the open transactions in ``found``, and fences their producers. ``found`` is the
+        result of :meth:`describe`. The request depends on the transaction:
 
-        Each EndTxn request contains the producer id and the epoch from ``found``.
+        * Transaction version 2: EndTxn(abort), with the producer id and the epoch from ``found``.
+          If the id has a newer epoch when the request arrives, the coordinator rejects the request.
+          So no later transaction of the id is aborted. An id in the state Empty gets this request,
+          too.
+        * Transaction version 1: InitProducerId, without producer id and epoch. The coordinator
+          aborts any transaction of the id that is open when the request arrives, even a later
+          transaction. So the id must not be used again.
+        * The id is in ``prepared``: EndTxn(abort) with both versions. ``prepared`` has the ids
+          whose transactions were ready for a commit.
 
-        * With transaction version 2, EndTxn(abort) is sent, which raises the epoch. This request is
-          also sent for an id in the state Empty. If the id has a newer epoch when the request
-          arrives, for example the epoch of a later producer, the coordinator rejects the request.
-          So no later transaction of the id is aborted.
-        * With version 1, InitProducerId is sent, because EndTxn would not raise the epoch. The
-          request does not contain the known producer id and epoch (KIP-360), because a coordinator
-          that has just aborted the transaction after its timeout would reject them. So the
-          coordinator aborts any transaction of the id that is open when the request arrives, even a
-          later transaction. The id must not be used again.
-        * For ids in ``prepared``, whose transactions were ready for a commit, EndTxn(abort) is sent
-          with both versions. InitProducerId would make it impossible to find out later whether the
-          transaction was committed.
-
-        If a partition of a transaction has no leader (:meth:`leaderless`), the transaction is not
-        aborted, and the result for its id is LEADER_NOT_AVAILABLE. The other results are those of
-        :meth:`end`.
+        A transaction with a partition that has no leader (:meth:`leaderless`) is not aborted. The
+        result for its id is LEADER_NOT_AVAILABLE. The other results are those of :meth:`end`.
         """
         version = self.transaction_version(deadline_ms)
         kept = self.leaderless(found, deadline_ms)
         look = self.last_look
         found = {i: d for i, d in found.items() if i not in kept}
+        # With version 1, EndTxn would not raise the epoch. InitProducerId is sent without the known
+        # producer id and epoch (KIP-360), because a coordinator that has just aborted the
+        # transaction after its timeout would reject them. For a prepared transaction, it would make
+        # it impossible to find out later whether the transaction was committed.
         ended = {
             i: PreparedTransaction(i, d.producer_id, d.producer_epoch, version)
             for i, d in found.items()
@@ -343,9 +344,9 @@ class TransactionClient(AdminClient):
 
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
         """Sends InitProducerId for each transactional id, after a look at the leaders of its
-        transaction's partitions (:meth:`run_ending`). The coordinator then aborts the open
-        transaction of the id, and fences the id's producer (raises the epoch). Returns the error
-        codes like :meth:`end`.
+        transaction's partitions (:meth:`run_ending`). The coordinator aborts the open transaction
+        of the id, and raises the epoch, which fences the producer. Returns the error codes like
+        :meth:`end`.
         """
         wanted = {i: init_producer_id(i, _FENCE_TIMEOUT_MS) for i in transactional_ids}
         calls = {i: _ending(r, "InitProducerId", i) for i, r in wanted.items()}
@@ -362,23 +363,25 @@ class TransactionClient(AdminClient):
         regardless: Collection[str] = (),
     ) -> None:
         """Sends ``calls``, which end transactions (:func:`end_call`), until each has a final
-        response or until ``deadline_ms``. The keys are the transactional ids.
+        response or until ``deadline_ms``. The keys of ``calls`` are the transactional ids.
 
-        Kafka 4 loses the marker for a partition that has no leader when the coordinator ends the
-        transaction. So each time before this method sends calls, it checks the leaders of the
-        transactions' partitions. While a partition has no leader, the call of its transaction is
-        not sent, unless the id is in ``regardless``. The first check is omitted if the caller has
-        made this check at most a second ago: at ``looked_ms``, a time of the clock. An example::
+        Each time before a call is sent, this method looks at the leaders of the transaction's
+        partitions. The call is sent only if each partition has a leader. Otherwise Kafka 4 would
+        lose the marker of a partition.
 
-            the broker that coordinates the transaction, and leads one of its partitions, stops
-            EndTxn gets no response; the next coordinator still loads, and refuses it
-            the coordinator has loaded. The partition has no leader until the broker starts again
-            an EndTxn that is sent again now would be accepted, and its marker would be lost
-
-        ``partitions`` has the partitions of prepared transactions, by transactional id, as far as
-        the caller knows them. For the other transactions, each look requests the partitions: the
-        producer of a transaction that is not prepared may still write to further partitions.
+        * ``looked_ms``: a time of the clock at which the caller has made this look. If it is at
+          most a second ago, the first look is omitted.
+        * ``partitions``: the partitions of prepared transactions that the caller knows, by
+          transactional id. For each other transaction, every look requests the partitions, because
+          its producer may still write to further partitions.
+        * ``regardless``: the ids whose calls are sent without a look.
         """
+        # An example of a marker that would be lost without the look:
+        # 1. The broker that coordinates the transaction, and leads one of its partitions, stops.
+        # 2. EndTxn gets no response. The next coordinator still loads its transactions, so it
+        #    refuses EndTxn.
+        # 3. The next coordinator has loaded. The partition has no leader until the broker is back.
+        # 4. If EndTxn is sent now, it is accepted, and the marker for the partition is lost.
         waiting, rounds = dict(calls), 0
         while waiting and (now := self.clock.now_ms()) < deadline_ms:
             patience = 1 << min(rounds, _DOUBLINGS)
@@ -412,9 +415,11 @@ class TransactionClient(AdminClient):
         self, transactional_ids: Collection[str], deadline_ms: int, *, patience: int = 1
     ) -> Mapping[str, TransactionDescription]:
         """Sends DescribeTransactions once to the coordinators of transactional ids. Returns the
-        descriptions that arrive within ``patience`` times two seconds, by id. If a coordinator does
-        not respond, the ids of other coordinators are described nevertheless. (:meth:`describe`
-        waits for each coordinator.)
+        descriptions that arrive in time, by id. An id is missing if its coordinator does not
+        respond.
+
+        The coordinators are looked up first. The look-up and the descriptions each take at most
+        ``patience`` times two seconds.
         """
         wait_ms = patience * _LOOK_MS
         until_ms = min(deadline_ms, self.clock.now_ms() + wait_ms)
@@ -426,15 +431,15 @@ class TransactionClient(AdminClient):
 
     def beside(self, ids: Collection[str], age_ms: int, *, shown_by: str) -> Beside | None:
         """Creates the requests that :meth:`describe` sends together with DescribeTransactions for
-        ``ids``: ListTransactions for transactions that are older than ``age_ms``, and Metadata of
-        the topics that the last transactions wrote to.
+        ``ids``. They are ListTransactions for transactions that are older than ``age_ms``, and
+        Metadata of the topics of the last transactions.
 
-        Returns None in these cases:
+        Returns None in each of these cases:
 
-        * Brokers do not support ListTransactions by age, or :meth:`older_than` has not succeeded
-          yet.
-        * :meth:`leaderless` has not been called with a transaction yet, so this client does not
-          know the topics of transactions.
+        * :meth:`older_than` has not succeeded yet, or brokers do not support ListTransactions by
+          age.
+        * :meth:`leaderless` has not been called with a transaction yet, so the topics are not
+          known.
         * The last transactions wrote to more than 100 topics.
         """
         if not self._list_ages or not self._written:
@@ -453,11 +458,12 @@ class TransactionClient(AdminClient):
         *,
         beside: Beside | None = None,
     ) -> Mapping[str, TransactionDescription]:
-        """Sends DescribeTransactions for transactional ids. Returns the descriptions by id.
+        """Sends DescribeTransactions for transactional ids. Returns the descriptions by id. The
+        requests of ``beside`` are sent together with the first descriptions.
 
-        If a coordinator does not know an id, the ``error`` in the description of this id is
+        If a coordinator does not know an id, the ``error`` in its description is
         TRANSACTIONAL_ID_NOT_FOUND. Raises KafkaTimeoutError if a coordinator does not respond in
-        time. The requests of ``beside`` are sent together with the first descriptions.
+        time.
         """
         described: dict[str, TransactionDescription] = {}
         waiting = dict.fromkeys(transactional_ids)
@@ -491,6 +497,8 @@ class TransactionClient(AdminClient):
     def _run_with(
         self, calls: Sequence[Call[Any]], beside: Beside | None, deadline_ms: int
     ) -> None:
+        # Brokers handle the requests of a connection in order. So each coordinator first describes
+        # its transactions, and then lists the old ones.
         if beside is not None:
             self._fill(beside, deadline_ms)
             calls = [*calls, *beside.calls()]
@@ -500,16 +508,14 @@ class TransactionClient(AdminClient):
         self, prefix: str, deadline_ms: int, *, idle: bool = False, patient: bool = True
     ) -> Listed:
         """Requests from all brokers the transactions in the state Ongoing whose transactional id
-        begins with ``prefix``.
+        begins with ``prefix``. Ids that the principal may not describe are missing.
 
-        If ``idle`` is True, also returns ids in the state Empty. A producer has initialized such an
-        id, and has no open transaction. If the principal does not have the right to describe an id,
-        brokers omit the id without an error.
-
-        If ``patient`` is True and a broker does not respond, the requests are repeated for some
-        seconds. Meanwhile other brokers may take over the ids for which this broker was the
-        coordinator. If ``patient`` is False, the requests are sent once. If a broker then does not
-        respond, later calls with ``patient=False`` send no request to this broker for a minute.
+        * ``idle``: if True, also returns ids in the state Empty. Such an id has a producer, and no
+          open transaction.
+        * ``patient``: the behaviour if a broker does not respond. If True, the requests are
+          repeated for some seconds. Meanwhile other brokers may take over the ids of this broker.
+          If False, the requests are sent once. For the next minute, calls with ``patient=False``
+          then send no request to this broker.
         """
         states = (TransactionState.ONGOING.value, TransactionState.EMPTY.value)
         request = list_transactions(states if idle else states[:1], prefix=prefix)
@@ -542,22 +548,26 @@ class TransactionClient(AdminClient):
         only_listed: bool = False,
         beside: Beside | None = None,
     ) -> frozenset[str] | None:
-        """Returns the ids whose transaction has been open for longer than ``age_ms``. The
-        coordinator of an id computes the age with its own clock. Only the coordinators of the ids
-        get requests. Returns None if brokers do not support ListTransactions by age (before 3.8).
+        """Returns the ids whose transaction has been open for longer than ``age_ms``, by the clock
+        of its coordinator. Returns None if brokers do not support ListTransactions by age (before
+        3.8).
 
-        A transaction counts as not older than ``age_ms`` only if three responses of one connection
-        show this in order: the first lists the transaction as open, the second does not list it as
-        older, and the third lists it as open again.
+        A transaction counts as young if its coordinator sends these responses on one connection:
 
-        While an id moves from one coordinator to another, no broker lists it. So for ids that are
-        not listed, the coordinators are looked up again, and the requests are repeated for about a
-        second. Ids that are still not listed are also returned, unless ``only_listed`` is True.
+        1. It lists the transaction as open.
+        2. It lists the transactions that are older than ``age_ms``, and this transaction is not
+           among them.
+        3. It lists the transaction as open again.
+
+        If an id is not listed, the requests are repeated for about a second. An id that is still
+        not listed is returned, too. With ``only_listed``, it is not returned.
 
         ``beside`` has requests that :meth:`describe` has already sent. Their responses are used if
         they are for the same ids and the same age. Raises KafkaTimeoutError if a coordinator does
         not respond in time.
         """
+        # While an id moves from one coordinator to another, no broker lists it. So if an id is not
+        # listed, its coordinator is looked up again, and the requests are repeated.
         waiting = dict.fromkeys(transactional_ids)
         old: set[str] = set()
         attempts = missed = 0
@@ -613,19 +623,19 @@ class TransactionClient(AdminClient):
         shown_by: str = "",
         beside: Beside | None = None,
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Checks the partitions of all transactions in ``found``. Returns the partitions that have
-        no leader, by transactional id. A transaction whose partitions all have leaders is missing
-        in the result.
+        """Returns the partitions of the transactions in ``found`` that have no leader, by
+        transactional id. A transaction whose partitions all have leaders is missing in the result.
+        If a transaction in the result were ended, Kafka 4 would lose a marker.
 
-        If a transaction with a leaderless partition were ended, Kafka 4 would lose the marker for
-        this partition. If the Metadata response does not have a partition, for example because its
-        topic was deleted, the partition is not in the result. Each coordinator shows the leaders
-        for its own transactions (see :class:`_Look`). With ``shown_by``, only the coordinator of
-        this transactional id shows the leaders, for all transactions. A caller passes ``shown_by``
-        if this coordinator has just accepted a write. The write proves that the coordinator is not
-        cut off. ``beside`` has a Metadata request that :meth:`describe` has already sent. Its
-        response is used if it is for all topics of the transactions, and if it arrived in the last
-        FRESH_MS.
+        A partition that the brokers do not know, for example because its topic was deleted, is not
+        in the result. Each coordinator shows the leaders for its own transactions.
+
+        * ``shown_by``: a transactional id. Only its coordinator shows the leaders, for all
+          transactions. The coordinator must just have accepted a write, which proves that it is not
+          cut off.
+        * ``beside``: requests that :meth:`describe` has already sent. The response to the Metadata
+          request is used if it has all topics of the transactions, and if it arrived in the last
+          FRESH_MS.
         """
         by_id = {i: one.partitions for i, one in found.items()}
         topics = _topics(by_id)
@@ -666,8 +676,7 @@ class TransactionClient(AdminClient):
 
     def transaction_version(self, deadline_ms: int) -> int:
         """Returns the version of the cluster's transactions: 2 if the brokers offer
-        transaction.version 2 (KIP-890), otherwise 1. The first call requests the version, and
-        stores it for later calls.
+        transaction.version 2 (KIP-890), otherwise 1. Only the first call sends a request.
         """
         if self._version is None:
             call = Call(_API_VERSIONS, AnyBroker(), "ApiVersions")
@@ -687,16 +696,18 @@ class TransactionClient(AdminClient):
         """Sends InitProducerId for a transactional id. Returns the new producer id and epoch.
         Earlier producers with the id are fenced, and their open transaction is aborted.
 
-        ``ours`` is the producer id and epoch that the caller believes to be the current ones
-        (KIP-360, brokers since 2.5). If another producer has taken over the id meanwhile,
-        ProducerFencedError is raised, and the other producer is not fenced.
+        * ``timeout_ms``: the timeout of the id's next transactions.
+        * ``ours``: the producer id and epoch that the caller has (KIP-360, brokers since 2.5). If
+          another producer has used the id since, the other producer is not fenced, and
+          ProducerFencedError is raised.
+        * ``resend``: with Resend.AFTER_CODE, a request without a response is not sent again.
+          Otherwise the first of two requests could arrive late, and abort a transaction that was
+          begun after the second.
 
-        With Resend.AFTER_CODE, the request is not sent again if it gets no response. The
-        reason: of two requests, the first could arrive late and abort a transaction that was begun
-        after the second. ``timeout_ms`` is the timeout of the id's next transactions.
+        Raises one of these errors:
 
-        Raises ConfigError if ``timeout_ms`` is above the broker's transaction.max.timeout.ms, and
-        KafkaTimeoutError if no definite response arrives in time.
+        * ConfigError: ``timeout_ms`` is above the broker's transaction.max.timeout.ms.
+        * KafkaTimeoutError: no definite response has arrived in time.
         """
 
         def error_in(response: InitProducerIdResponse) -> ErrorCode:
@@ -798,9 +809,13 @@ def _described_by(
     """Returns the descriptions in the response of ``call``, by transactional id. The result is
     empty if there is no response.
 
-    An id is left out if it has an error after which the request is sent again. This error is stored
-    as the call's last error. Raises an exception for missing rights. An id with another error, such
-    as TRANSACTIONAL_ID_NOT_FOUND, has a description with this error.
+    The response may have an error for an id:
+
+    * If the request must be sent again after this error, the id is left out. The error becomes the
+      call's last error.
+    * If a right is missing, raises an exception.
+    * After any other error, such as TRANSACTIONAL_ID_NOT_FOUND, the id has a description with this
+      error.
     """
     described: dict[str, TransactionDescription] = {}
     for state in call.response.transaction_states if call.response else ():

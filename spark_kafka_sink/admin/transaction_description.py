@@ -1,7 +1,7 @@
 """The description of a transaction by its coordinator.
 
-This module has :class:`TransactionState` and :class:`TransactionDescription`. It does not decide
-what follows from a state: the package ``transactions`` does that.
+This module has :class:`TransactionState` and :class:`TransactionDescription`. The package
+``transactions`` decides what follows from a state.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class TransactionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """The description of one transactional id by its coordinator (DescribeTransactions).
+    """The description of one transactional id by its coordinator (DescribeTransactions). If
+    ``error`` is set, the other fields are UNKNOWN, -1 or empty.
 
-    ``start_ms`` is the time at which the first partition was added to the transaction, in ms since
-    the epoch. The coordinator takes this time from its own clock. ``start_ms`` is -1 if there was
-    no transaction. ``partitions`` has each topic with its partition numbers, such as ``("orders",
-    (0, 3))``. In the states PREPARE_COMMIT and PREPARE_ABORT, ``partitions`` has only the
-    partitions without a marker. If ``error`` is set, the other fields are UNKNOWN, -1 or empty.
+    * ``start_ms``: the time of the coordinator's clock at which the first partition was added to
+      the transaction, in ms since the epoch. It is -1 if there was no transaction.
+    * ``partitions``: each topic with its partition numbers, such as ``("orders", (0, 3))``. In the
+      states PREPARE_COMMIT and PREPARE_ABORT, these are only the partitions without a marker.
     """
 
     error: ErrorCode
