@@ -1,16 +1,14 @@
 """The command line ``kprod``: checks a cluster, explains errors and options, repairs transactions.
 
-This package has the commands. The commit of a batch is in ``transactions/``. No other part of the
-package imports ``cli``.
+* ``app``: the tree of commands. ``arguments``: the options that several commands share.
+* ``check``, ``options``, ``convert``, ``report`` and so on: one command each.
+* ``txn``: a folder with the commands of ``kprod txn``. ``transactions/operations`` finds and
+  changes the transactions.
+* ``connection``: connects a command to a cluster.
+* ``show``, ``progress``, ``watching``: print.
 
-All commands except ``explain`` need the extra ``cli``. ``explain`` works without the extra, because
-every error message refers to this command. Typer and Rich are imported when a command runs.
-
-``app`` is the tree of commands, and ``arguments`` has the options that commands share. Each command
-has a file: ``check``, ``options`` (with ``option_texts``), ``convert``, ``report``, and so on. The
-commands of ``txn`` are in a folder. ``connection`` connects a command to a cluster. ``show``,
-``progress`` and ``watching`` print. The code that finds and changes transactions is in
-``transactions/operations``.
+All commands except ``explain`` need the extra ``cli`` (Typer and Rich). ``explain`` works without
+it, because every error message refers to ``explain``. No other part of the package imports ``cli``.
 """
 
 from __future__ import annotations

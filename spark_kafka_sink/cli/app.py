@@ -1,8 +1,8 @@
 """The tree of commands under ``kprod``.
 
-This module has the application, its version, and names, arguments and help of the commands outside
-``txn``. The work of a command is in a separate module, which is imported when the command runs. So
-help, version and completion are fast.
+This module has the names, arguments and help of the commands outside ``txn``. Each command has a
+module with its work. That module is imported when the command runs, so that help, version and
+completion are fast.
 """
 
 from __future__ import annotations
@@ -127,12 +127,15 @@ def audit(
 ) -> None:
     """Compare the last report with the topics: the rows and checksums of each partition.
 
-    Changes nothing. Needs READ on the topics. DESCRIBE_CONFIGS on the topics is optional: with this
-    right, the audit can find out whether compaction or another setting of the topic explains a
-    difference. Exit codes: 0 every row is there (with --sample: no row of the sample is missing), 1
-    the audit failed, 2 the options are wrong, 3 rows are missing or changed, or there are more rows
-    than in the report, 4 rows were removed by retention, by compaction or with their topic, 5 the
-    audit can't decide.
+    - Exit code 0: every row is there. With --sample: no row of the sample is missing.
+    - Exit code 1: the audit failed.
+    - Exit code 2: the options are wrong.
+    - Exit code 3: rows are missing or changed, or there are more rows than in the report.
+    - Exit code 4: rows were removed by retention, by compaction or with their topic.
+    - Exit code 5: the audit can't decide.
+
+    Changes nothing. Needs READ on the topics. With DESCRIBE_CONFIGS on the topics, the audit can
+    also find out whether a setting of the topic, such as compaction, explains a difference.
     """
     from spark_kafka_sink.cli import audit as work
     from spark_kafka_sink.cli.report import Source
@@ -222,11 +225,12 @@ def check(
 ) -> None:
     """Check from this machine everything that a write needs, and show a table of steps.
 
-    Without --exactly-once, the command changes nothing. With --exactly-once, it creates a test
-    topic, and deletes it at the end. If the file or -o sets deliveryGuarantee=exactly-once, the
-    command also checks the rights and the topic that transactions need. Exit codes: 0 no step
-    failed, 1 a step failed, or --exactly-once was given and exactly-once could not be tried, 2 the
-    options are wrong.
+    - Exit code 0: no step failed.
+    - Exit code 1: a step failed, or --exactly-once was given and could not be tried.
+    - Exit code 2: the options are wrong.
+
+    Changes nothing. Exception: --exactly-once creates a test topic, and deletes it at the end. If
+    the file or -o sets deliveryGuarantee=exactly-once, checks the needs of transactions, too.
     """
     from spark_kafka_sink.cli import check as work
 
@@ -260,11 +264,14 @@ def convert(
 ) -> None:
     """Convert another client's properties file to a configFile, on standard output.
 
-    Standard error has a list of the options that have another name in the result, and of the
-    options that can't be converted. Options that can't be converted are not in the result, and do
-    not change the exit code. Secrets are not copied: the result refers to the lines with the
-    secrets in FILE, so keep FILE. Exit codes: 0 the result is a valid configFile, 1 the result is
-    not valid, for example because two options contradict each other, 2 FILE can't be read.
+    Standard error has a list of the options that have another name in the result. It also has the
+    options that can't be converted. These are not in the result, and do not change the exit code.
+
+    - Exit code 0: the result is a valid configFile.
+    - Exit code 1: the result is not valid, for example because two options contradict each other.
+    - Exit code 2: FILE can't be read.
+
+    Secrets are not copied: the result refers to the lines with the secrets in FILE, so keep FILE.
     """
     from spark_kafka_sink.cli import convert as work
 

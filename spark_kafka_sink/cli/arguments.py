@@ -1,9 +1,8 @@
 """The options that several commands share, and the decorators that add the options to a command.
 
-This module has names, help and values of the shared options. The commands decide what an option
-does. Exception: this module implements ``--within``, which ends the command after a time.
-
-This module imports nothing of the package, so that help and completion are fast.
+This module has the names, help and values of the options. The commands decide what an option does.
+Only ``--within``, which ends the command after a time, is implemented here. This module imports
+nothing of the package, so that help and completion are fast.
 """
 
 from __future__ import annotations
@@ -95,11 +94,13 @@ Yes = Annotated[bool, flag("--yes", "-y", help="Make the change without a confir
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """The Kafka cluster of a command, from the options on the command line. ``timeout_s`` is the
-    time limit of each request with its repetitions, and of each wait, in seconds. ``log_topic`` is
-    the value of ``--log-topic``, the topic of the commit log. If ``log_topic`` is None, the config
-    file names this topic, or the default topic is used. ``ends_at_s`` is the time of
-    ``time.monotonic`` at which ``--within`` ends the command, or None.
+    """The Kafka cluster of a command, from the options on the command line.
+
+    * ``log_topic``: the topic of the commit log (``--log-topic``). If it is None, the config file
+      names the topic, or the default topic is used.
+    * ``timeout_s``: the time limit of each request with its repetitions, and of each wait, in
+      seconds.
+    * ``ends_at_s``: the time of ``time.monotonic`` at which ``--within`` ends the command, or None.
     """
 
     bootstrap_servers: str | None
@@ -114,8 +115,8 @@ class Where:
 
     def again(self) -> str:
         """The options of this command line for the cluster and the commit log, such as ``-b
-        host:9092``. If this command suggests a further command to the user, the suggested command
-        contains these options, so that it uses the same cluster.
+        host:9092``. A command that suggests another command to the user adds these options to it,
+        so that it uses the same cluster.
         """
         given = {
             "-b": self.bootstrap_servers,
@@ -173,9 +174,9 @@ def to_commit_log(command: Callable[..., None]) -> Callable[..., None]:
 def _with_where(
     command: Callable[..., None], added: Mapping[str, tuple[object, object]]
 ) -> Callable[..., None]:
-    """Wraps ``command`` in a function. In place of the command's first parameter, the function has
-    the options in ``added``. It makes a :class:`Where` from their values, and passes this object to
-    ``command``.
+    """Wraps ``command`` in a function for Typer. The function has the options in ``added``, and
+    makes a :class:`Where` from their values. It passes this object to ``command`` as the first
+    argument.
     """
 
     @wraps(command)
@@ -187,10 +188,11 @@ def _with_where(
 
 
 def changing(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorator for a command that changes something. The command's first two parameters are a
-    :class:`Where` and an :class:`Asked`. On the command line, Typer shows the options of
-    :func:`to_commit_log` in place of the first parameter, and ``--json``, ``--dry-run`` and
-    ``--yes`` in place of the second.
+    """Decorator for a command that changes something. The first two parameters of the command are a
+    :class:`Where` and an :class:`Asked`.
+
+    On the command line, Typer shows options in place of these parameters: the options of
+    :func:`to_commit_log`, and ``--json``, ``--dry-run`` and ``--yes``.
     """
 
     @wraps(command)
@@ -219,7 +221,7 @@ def _taking(
     places: int,
 ) -> Callable[..., None]:
     """Gives ``function`` a signature for Typer: the options in ``added``, and the parameters of
-    ``command``. The first parameters of ``command`` are left out; ``places`` is their number.
+    ``command`` without its first ``places`` parameters.
 
     Typer reads the options from the signature, and their types from the annotations.
     """
@@ -235,8 +237,8 @@ def _taking(
 
 
 def more_time(seconds: float) -> None:
-    """Moves the end of the running command by ``seconds``, if ``--within`` limits it. A command
-    that ends its own work at the limit calls this function, to have time to show a result.
+    """Moves the end of the running command by ``seconds``, if ``--within`` limits it. So a command
+    that ends its own work at the limit has time to show a result.
     """
     left_s, _ = signal.getitimer(signal.ITIMER_REAL)
     if left_s:
@@ -246,10 +248,9 @@ def more_time(seconds: float) -> None:
 @contextmanager
 def _limit(within: object) -> Iterator[float | None]:
     """Ends the command with exit code 1 if the ``with`` block takes longer than ``within`` seconds.
-    Yields the end of this time, as a value of ``time.monotonic``. If ``within`` is None, there is
-    no limit, and None is yielded.
+    Yields the end of this time, as a value of ``time.monotonic``.
 
-    A timer's signal interrupts any call that waits, as Ctrl-C does.
+    If ``within`` is None, there is no limit, and None is yielded.
     """
     if not isinstance(within, float):
         yield None
@@ -261,6 +262,7 @@ def _limit(within: object) -> Iterator[float | None]:
         sys.stderr.write(f"kprod: not done within {within:g} s (hint: raise --within)\n")
         raise SystemExit(1)
 
+    # The timer's signal interrupts any call that waits, as Ctrl-C does.
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, within)
     try:

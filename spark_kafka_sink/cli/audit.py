@@ -42,15 +42,16 @@ _MOST_ROWS: Final = 100
 def audit(
     where: Where, source: Source, batch: int | None, seed: int | None, *, as_json: bool
 ) -> None:
-    """Audits the last report of ``source``, or the last report with the batch id or txnVersion
-    ``batch``, and prints the result. The exit code is 0 only if no row is missing or changed and
-    there are no surplus rows.
+    """Audits the last report of ``source``, and prints the result. The exit code is 0 only if no
+    row is missing or changed and there are no surplus rows.
 
-    If ``seed`` is None, the audit reads all rows. Otherwise it reads only a sample of the rows. The
-    number ``seed`` determines the sample.
+    * ``batch``: a batch id or txnVersion. If it is not None, the last report with this number is
+      audited.
+    * ``seed``: if it is None, all rows are read. Otherwise only a sample of the rows is read, and
+      this number determines the sample.
 
-    When the time of ``--within`` is over, the audit ends. Partitions that it has not read to their
-    end have the verdict UNREAD.
+    At the end of ``--within``, the audit ends. A partition that was not read to its end has the
+    verdict UNREAD.
     """
     with one_line_errors():
         claims = claims_of(last_of(source, batch, as_json=as_json))

@@ -59,13 +59,14 @@ def check(
     exactly_once: bool,
     as_json: bool,
 ) -> None:
-    """Runs the steps of a check on this machine and on the executors of a Spark cluster. ``given``
-    has the options of the write that is checked. ``from_executors`` is the address of the Spark
-    cluster. If it is None, the check runs only on this machine.
+    """Runs the steps of a check, and prints their results. The exit code is 1 if a step failed, or
+    if ``exactly_once`` is True and exactly-once was not tried.
 
-    If ``from_executors`` is the address of a Spark Connect server (``sc://``), no step runs on this
-    machine. With ``exactly_once``, the check also tries transactions in a test topic. The exit code
-    is 1 if a step failed, or if ``exactly_once`` was requested and not tried.
+    * ``given``: the options of the write that is checked.
+    * ``from_executors``: the address of a Spark cluster. The steps also run on its executors. With
+      a Spark Connect server (``sc://``), no step runs on this machine. If it is None, the steps run
+      only on this machine.
+    * ``exactly_once``: if True, the check also tries transactions in a test topic.
     """
     timeout_ms = int(where.timeout_s * 1000)
     steps: list[Step] = []
@@ -119,10 +120,11 @@ def _here(
 
 def _verdict(steps: Sequence[Step]) -> tuple[bool | None, str | None]:
     """The result of ``--exactly-once``: whether exactly-once works, and the reason if the first
-    value is not True.
+    value is not True. The first value is:
 
-    The first value is False if a step that checks transactions failed. It is None if the failed
-    steps check something other than transactions, or if the check of transactions did not finish.
+    * True if exactly-once was tried, and works.
+    * False if a step that checks transactions failed.
+    * None in all other cases: only other steps failed, or the trial did not finish.
     """
     *trial, _ = (step for step in steps if step.name in OF_TRIAL)
     if all(step.state in (StepState.OK, StepState.WARNING) for step in trial):

@@ -55,12 +55,11 @@ class Connected:
 def connected(
     cluster: Where, check: Callable[[], object] = lambda: None, *, as_json: bool = False
 ) -> Iterator[Connected]:
-    """Connects to the cluster while the ``with`` block runs. An error is printed as one line and
+    """Connects to the cluster while the ``with`` block runs. An error is printed as one line, and
     ends the command with an exit code.
 
     ``check`` is called before the connection is opened. It raises an error for arguments that are
-    wrong for every cluster. Then a first request checks that a broker responds. Without this
-    request, the error of a later request could be misleading.
+    wrong for every cluster.
     """
     with one_line_errors():
         config, log_topic = settings_of(cluster, writes=False)
@@ -70,6 +69,8 @@ def connected(
         producer = replace(config.producer, max_block_ms=limit_ms, delivery_timeout_ms=limit_ms)
         with TransactionClient(impatient(producer)) as client:
             limit_s = min(cluster.timeout_s, _MOST_TO_CONNECT)
+            # A first request checks that a broker responds. Without it, the error of a later
+            # request could be misleading.
             with _waiting_notice(config.producer, limit_s):
                 client.describe_topics(
                     (), timeout_ms=int(limit_s * 1000), allow_auto_topic_creation=False
@@ -123,8 +124,8 @@ def _end(text: str, code: int) -> NoReturn:
 
 @contextmanager
 def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
-    """If the ``with`` block takes longer than two seconds, prints a notice with the brokers that
-    the command waits for, and with ``limit_s``, the time limit of this wait in seconds.
+    """Prints a notice if the ``with`` block takes longer than two seconds. The notice has the
+    brokers that the command waits for, and the time limit ``limit_s`` in seconds.
     """
     servers = ", ".join(f"{host}:{port}" for host, port in config.bootstrap_servers)
     text = f"kprod: waiting for an answer of {safe_text(servers)} ({limit_s:g} s at most) ...\n"
@@ -140,12 +141,11 @@ def _waiting_notice(config: ProducerConfig, limit_s: float) -> Iterator[None]:
 def settings_of(
     cluster: Where, more: Mapping[str, object] | None = None, *, writes: bool = True
 ) -> tuple[SinkConfig, str]:
-    """Reads the settings of a write from the command's config file and from ``more``, which has
-    further options. Returns the settings, and the topic of the commit log.
+    """Reads the settings of a write from the command's config file, and from the options in
+    ``more``. Returns the settings, and the topic of the commit log.
 
-    ``writes`` is false for a command that only ends existing transactions. The option
-    ``transaction.timeout.ms`` is then ignored, because each existing transaction has its own
-    timeout.
+    If ``writes`` is False, the option ``transaction.timeout.ms`` is ignored. A command that only
+    ends existing transactions passes False, because these transactions have their own timeouts.
     """
     config = _config(cluster, more or {}, writes=writes)
     return config, cluster.log_topic or config.commit_log_topic

@@ -1,8 +1,7 @@
 """``kprod convert``: converts the properties file of another client to a configFile.
 
-This module has the command, and converts units. ``config/names`` knows the option names. The output
-contains no secret. In place of each secret, the output has a reference to the line with the secret
-in the given file. Options that can't be converted are listed.
+This module has the command, and converts units. ``config/names`` knows the option names. In place
+of a secret, the output has a reference to the line with the secret in the given file.
 """
 
 from __future__ import annotations
@@ -37,9 +36,12 @@ _MOST_SHOWN: Final = 300
 
 
 class _Line(NamedTuple):
-    """The conversion of one line of the file. ``before`` is the option's name in the file. ``name``
-    and ``value`` are the new name and value. ``name`` is None if the option can't be converted.
-    ``why`` is a remark for the user.
+    """The conversion of one line of the file.
+
+    * ``before``: the option's name in the file.
+    * ``name``, ``value``: the new name and value. ``name`` is None if the option can't be
+      converted.
+    * ``why``: a remark for the user.
     """
 
     before: str

@@ -30,8 +30,7 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
         """Counts the dead letters. Yields each dead letter as a tuple that can be sorted: a time,
         the offset, the partition, and the fields.
 
-        The timestamp of a dead letter is the timestamp of its row, which may be old. So the time in
-        the tuple is the greatest timestamp of all dead letters in the partition up to this offset.
+        The time is the greatest timestamp of all dead letters in the partition up to this offset.
         """
         for tp, end in reader.partitions():
             partition, time = tp.partition, -1
@@ -41,6 +40,7 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
                 counts[letter["code"] or "", letter["reason"] or ""] += 1
                 if values:
                     letter |= {"key": _text(record.key), "value": _text(record.value)}
+                # (A dead letter has the timestamp of its row, which may be old.)
                 time = max(time, record.timestamp)
                 yield time, record.offset, partition, letter
 

@@ -1,5 +1,5 @@
-"""``kprod explain``: the meaning and the remedy of an error as text. Works without a network, and
-without the extra ``cli``.
+"""``kprod explain``: explains an error, and how to resolve it. It needs neither a network nor the
+extra ``cli``.
 
 This module searches for an entry and formats it. The texts are in ``errors.toml``, and for brokers'
 errors in ``base/errors.py``. ``words.toml`` has words that users type when they search.
@@ -91,9 +91,9 @@ def explanation(code: str) -> str:
     """The explanation of an error. ``code`` is an error code, a message that contains an error
     code, or Kafka's name of an error.
 
-    Any other ``code`` is searched as words. The result is then a list of error codes and of
-    sections of the runbook, the best entry first. If no text has any of the words, raises
-    LookupError, which names the most similar code or name.
+    Any other ``code`` is searched as words. Then the result is a list of error codes and of
+    sections of the runbook, the best entry first. Raises LookupError if no text has any of the
+    words. The error names the most similar code or name.
     """
     pasted = _CODE.search(code)
     requested = (pasted[0] if pasted else code.strip()).upper()
@@ -149,8 +149,8 @@ def _found(text: str) -> dict[str, str]:
     """Searches for the words of ``text``. Returns the titles of up to five entries by code, the
     best entry first.
 
-    A rare word counts more, and a word in a title counts twice. If no entry has a word, the word is
-    replaced by the most similar known word.
+    A rare word counts more, and a word in a title counts twice. A word that no entry has is
+    replaced by the most similar word that an entry has.
     """
     titles = _titles()
     texts = {kind.kp_code: " ".join((*e.says, e.advice)) for kind, e in entries().items()}

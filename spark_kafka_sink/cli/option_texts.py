@@ -17,12 +17,12 @@ from importlib.resources import files
 class OptionTexts:
     """Texts about options, by option name.
 
-    * ``what`` describes each option.
-    * ``spark`` explains why the sink ignores an option of Spark.
-    * ``importance`` is the importance that Java's client documents (high, medium, low), for Kafka's
-      options that have an effect.
-    * ``java_defaults`` has Java's default and the reason for the difference, for each option whose
-      default differs from Java's.
+    * ``what``: the description of each option.
+    * ``spark``: for options of Spark that the sink ignores, the reason.
+    * ``importance``: high, medium or low, as Java's client documents it. Only Kafka's options that
+      have an effect are there.
+    * ``java_defaults``: for options whose default differs from Java's, Java's default and the
+      reason for the difference.
     """
 
     what: Mapping[str, str]

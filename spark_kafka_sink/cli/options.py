@@ -134,9 +134,8 @@ def _effective(given: GivenOptions, config: SinkConfig) -> Iterator[_Effective]:
 
 
 def _is_computed(option: Option, counts: object, given: object, *, is_default: bool) -> bool:
-    """Whether the value of a producer option that is in effect differs from the value that the
-    user has given. ``counts`` is the former, and ``given`` the latter. Only numbers and switches
-    are compared: other values may have another form.
+    """Whether the effective value ``counts`` of a producer option differs from the value ``given``
+    of the user. Only numbers and switches are compared: other values may have another form.
     """
     if not isinstance(counts, bool | int | float):
         return False

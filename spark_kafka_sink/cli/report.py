@@ -1,8 +1,8 @@
-"""``kprod report``: reports of writes in a readable form.
+"""``kprod report``: shows reports of writes.
 
-This module reads reports from a file of lines, a folder of files or a topic. It shows one report as
-a page, and the last reports as a table. ``datasource/report/write_report.py`` has the content of a
-report.
+This module reads the reports from a file of lines, a folder of files or a topic. It shows one
+report as a page, or the last reports as a table. ``datasource/report/write_report.py`` has the
+content of a report.
 """
 
 from __future__ import annotations
@@ -188,8 +188,8 @@ def _every_report(source: Source, others: list[str], *, as_json: bool) -> Iterat
     """Yields all reports of the source one by one, because there may be a hundred thousand. Raises
     ConfigError or KafkaError.
 
-    A line or a record that is not a report is skipped, and its place, such as ``partition 0, offset
-    17``, is added to ``others``.
+    Skips each line or record that is not a report. Adds its place to ``others``, such as
+    ``partition 0, offset 17``.
     """
     if source.path is not None:
         yield from _reports_of_files(source.path, others, as_json=as_json)
@@ -232,8 +232,8 @@ def _reports_of_files(path: Path, others: list[str], *, as_json: bool) -> Iterat
 
 
 def _reports_in(file: Path, others: list[str]) -> Iterator[Json]:
-    """Yields the reports of a file. A line that is not a report is skipped, and its place is added
-    to ``others``. For example, a full disk may have cut off a line.
+    """Yields the reports of a file. Skips each line that is not a report, for example because a
+    full disk has cut off the line. Adds its place to ``others``.
     """
     # As the sink opens them: a FIFO would block, and a device has no end.
     content = read_file(str(file), "a report", MAX_REPORT, allow_lists.check_report_path)

@@ -1,10 +1,8 @@
 """The output of commands: a table for people, JSON for scripts.
 
 This module formats the content in both forms. ``transactions/operations/inspection.py`` finds the
-content.
-
-In the JSON, times are milliseconds, and an unknown value is null. A later version of this package
-keeps all names in the JSON, and may add names.
+content. In the JSON, times are milliseconds, and an unknown value is null. A later version of this
+package keeps all names in the JSON, and may add names.
 """
 
 from __future__ import annotations

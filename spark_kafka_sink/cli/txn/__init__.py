@@ -1,8 +1,8 @@
-"""``kprod txn``: transactions and the commit log, listed and repaired.
+"""``kprod txn``: lists and repairs transactions and the commit log.
 
-This package has the commands. ``transactions/operations/operator.py`` decides which transactions
-are committed or aborted.
+* ``txn_commands``: the arguments and help of all commands.
+* ``txn_reads``: the commands that only read. ``txn_changes``: all other commands. These two modules
+  are imported when one of their commands runs.
 
-``txn_commands`` has the arguments and help of all commands. The commands that only read are in
-``txn_reads``, the others in ``txn_changes``. Each module is imported when one of its commands runs.
+``transactions/operations/operator.py`` decides which transactions are committed or aborted.
 """

@@ -1,12 +1,9 @@
 """Formats the transactions that block consumers of a topic as metrics, in the text format of
-Prometheus.
+Prometheus. ``transactions/operations/blockers.py`` finds the transactions.
 
-This module has the names and the text of the metrics. ``transactions/operations/blockers.py`` finds
-the transactions.
-
-The open transactions of a dead driver still block consumers, but a dead driver exports no metrics.
-So these metrics come from the command ``kprod txn blockers --prometheus``. Cron runs the command,
-and node_exporter's textfile collector reads the command's output.
+The metrics are the output of ``kprod txn blockers --prometheus``. Cron runs the command, and
+node_exporter's textfile collector reads its output. A driver can't export these metrics, because
+the open transactions of a dead driver still block consumers.
 """
 
 from __future__ import annotations
@@ -65,9 +62,10 @@ class _Sample(NamedTuple):
 
 def metrics_text(topic: str, blockers: Sequence[Blocker], now_ms: int) -> str:
     """The metrics as text in the format of Prometheus. If no transaction is open in the topic, the
-    counts and ages are 0. Without these zeros, Prometheus could not see a later increase. If only
-    transactions with an unknown age are open, the age is NaN.
+    counts and ages are 0. If only transactions with an unknown age are open, the age is NaN.
     """
+    # A metric without an open transaction has the value 0. If it were missing, Prometheus could not
+    # see a later increase.
     by_whose = {whose.value: [b for b in blockers if b.whose is whose] for whose in Whose}
     held_offsets = sum(part.behind for blocker in blockers for part in blocker.held)
     samples = {

@@ -2,7 +2,7 @@
 
 This module asks for a confirmation before a change, and sets the exit codes. The arguments of the
 commands are in ``txn_commands.py``, and the tables are in ``cli/show.py``.
-``transactions/operations/operator.py`` refuses or makes a change.
+``transactions/operations/operator.py`` makes a change, or refuses it.
 """
 
 from __future__ import annotations
@@ -77,9 +77,11 @@ class Confirmation:
         self._yes = asked.yes
 
     def given(self, fields: Json, what: str) -> bool:
-        """Asks the user whether to make the change that the text ``what`` describes. If the answer
-        is yes, returns True. If the answer is no, ends the command. With ``--yes``, returns True
-        without a question. With ``--dry-run``, prints the change and returns False.
+        """Asks the user whether to make the change that the text ``what`` describes. Returns True
+        if the answer is yes. Ends the command if the answer is no.
+
+        With ``--yes``, returns True without a question. With ``--dry-run``, prints the change and
+        returns False.
         """
         if self._dry_run:
             self.end(fields, None, f"Would {what}")
@@ -133,11 +135,11 @@ def fence(where: Where, confirmation: Confirmation, name: str) -> None:
 
 
 def commit(where: Where, confirmation: Confirmation, key: str) -> None:
-    """Commits the transactions of a batch in the phase DECIDED, after a confirmation. In this
-    phase, the commit log has the decision to commit the batch, and some transactions are still
-    open.
+    """Commits the transactions of a batch in the phase DECIDED, after a confirmation. DECIDED means
+    that the commit log has the decision to commit the batch.
 
-    If the batch is undone instead, none of its rows is visible, and the exit code is 1.
+    If brokers have aborted some of the transactions and none is committed, the batch is undone: all
+    its transactions are aborted, none of its rows is visible, and the exit code is 1.
     """
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         _commit(operator, confirmation, key)
@@ -186,9 +188,8 @@ def _commit(operator: Operator, confirmation: Confirmation, key: str) -> None:
 
 
 def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force: bool) -> None:
-    """Aborts open transactions by transactional id, after a confirmation. With ``force``, also
-    aborts transactions of a run that owns a key of the commit log, and transactions that a decision
-    in the commit log names.
+    """Aborts open transactions by transactional id, after a confirmation. With ``force``, the
+    transactions may also belong to a run that owns a key, or to a decided batch.
     """
     with operator_of(where, lambda: task_ids(ids), as_json=confirmation.as_json) as operator:
         _end(operator, operator.plan_abort(ids, force=force), confirmation, "abort")
@@ -197,10 +198,9 @@ def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force
 def abort_run(
     where: Where, confirmation: Confirmation, prefix: str, run: str, *, force: bool
 ) -> None:
-    """Aborts all open transactions of a run, after a confirmation. A run is an execution of a query
-    or job, and its id ``run`` is a part of its transactional ids. With ``force``, also aborts
-    transactions of a run that owns a key of the commit log, and transactions that a decision in the
-    commit log names.
+    """Aborts all open transactions of the run with the id ``run``, after a confirmation. A run is
+    one start of a query or job. With ``force``, the run may also own a key, and its transactions
+    may belong to a decided batch.
     """
     with operator_of(
         where, lambda: _check_run(prefix, run), as_json=confirmation.as_json
@@ -217,14 +217,14 @@ def sweep(
     older_than_ms: int | None,
     force: bool,
 ) -> None:
-    """Aborts orphans, after a confirmation. An orphan is an open transaction that no decision in
-    the commit log names, and whose run owns no key of the commit log. A run is an execution of a
-    query or job.
+    """Aborts the orphans of a prefix, after a confirmation. An orphan is an open transaction that
+    no decision in the commit log names, and whose run owns no key.
 
-    A job that writes its first batch is not in the commit log yet, so its transactions look like
-    orphans. If these transactions are aborted, the job fails. With ``older_than_ms``, only
-    transactions that have been open for longer are aborted. With ``force``, transactions of a run
-    that owns a key are also aborted.
+    * ``run``: only transactions of this run are aborted. A run is one start of a query or job.
+    * ``older_than_ms``: only transactions that have been open for longer are aborted. This protects
+      a job that writes its first batch. The job is not in the commit log yet, so its transactions
+      look like orphans. If they are aborted, the job fails.
+    * ``force``: if True, transactions of a run that owns a key are also aborted.
     """
     with operator_of(
         where, lambda: _check_run(prefix, run), as_json=confirmation.as_json
@@ -236,10 +236,11 @@ def sweep(
 def resolve(
     where: Where, confirmation: Confirmation, key: str, batch: int, *, done: bool, force: bool
 ) -> None:
-    """Ends a batch in the phase PARTIAL, after a confirmation. In this phase, some transactions of
-    the batch are committed, and others are lost. With ``done`` the batch counts as written, without
-    the lost rows. Otherwise the query writes the batch again, and the committed rows are
-    duplicated.
+    """Ends a batch in the phase PARTIAL, after a confirmation. PARTIAL means that some transactions
+    of the batch are committed, and others are lost.
+
+    If ``done`` is True, the batch counts as written, without the lost rows. Otherwise the query
+    writes the batch again, and the committed rows are duplicated.
     """
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         plan = operator.plan_resolve(key, batch, done=done, force=force)
@@ -263,9 +264,11 @@ def resolve(
 
 
 def reset(where: Where, confirmation: Confirmation, key: str, *, force: bool) -> None:
-    """Forgets the batches of a key of the commit log, after a confirmation. The commit log keeps
-    the key's generation, a number that rises with each reset and with each new run of the query or
-    job. If a forgotten batch is written again, its rows are duplicated.
+    """Forgets the batches of a key of the commit log, after a confirmation. If a forgotten batch is
+    written again, its rows are duplicated.
+
+    Only the key's generation stays in the commit log: a number that rises with each reset and with
+    each new run of the query or job.
     """
     with connected(where, lambda: check_key(key), as_json=confirmation.as_json) as to:
         _reset(to, confirmation, key, force=force)
@@ -297,9 +300,9 @@ def _unsettled(to: Connected, key: str) -> str:
     """A text with the txnVersion of a step that a backfill has begun, and has not yet recorded as
     written. Empty if there is no such step, or if ``key`` is not the key of a backfill's rows.
 
-    The process of such a step may have died after it has written the rows, and before it has
-    recorded this. Then only the state of ``key`` in the commit log shows that the rows are written.
-    So ``key`` must not be forgotten.
+    If there is such a step, ``key`` must not be forgotten. The step's process may have died after
+    it wrote the rows. Then only the state of ``key`` in the commit log shows that the rows are
+    written.
     """
     prefix, _, name = key.partition(SEPARATOR)
     progress = ledger_to_read(to.client, to.log, prefix, name).progress() if name else None
@@ -422,8 +425,8 @@ def _end_known(operator: Operator, plan: EndPlan, confirmation: Confirmation, be
 
 
 def _who_fails(plan: EndPlan) -> str:
-    """The warning that jobs fail if they are still running when the transactions of ``plan`` are
-    aborted. The text is empty if no such job can be running.
+    """A warning for the user: the jobs that fail if they still run when the transactions of
+    ``plan`` are aborted. The text is empty if no such job can be running.
     """
     told = ""
     if owned := {t.id.key for t in plan.transactions if t.standing is Standing.OWNER}:

@@ -1,11 +1,11 @@
 """``kprod txn``: list, blockers, fence, describe, commit, abort, sweep, resolve, reset.
 
-This module has names, arguments and help of the commands. The work of the commands is in
-``txn_reads.py`` and ``txn_changes.py``, which are imported when a command runs. So help and
-completion are fast.
+This module has the names, arguments and help of the commands. ``txn_reads.py`` and
+``txn_changes.py`` have the work of the commands. They are imported when a command runs, so that
+help and completion are fast.
 
-A command that changes something shows the change first. With ``--dry-run``, it then ends. Otherwise
-it asks for a confirmation, unless ``--yes`` is given.
+A command that changes something first shows the change. With ``--dry-run``, it then ends. With
+``--yes``, it makes the change. Otherwise it asks for a confirmation.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_40
 
 
 class As(StrEnum):
-    """The two ways to resolve a partially committed batch in ``kprod txn resolve``: it counts as
-    done, or it is written again.
+    """The two ways to resolve a partially committed batch. DONE: the batch counts as done. REPLAY:
+    the batch is written again.
     """
 
     DONE = "done"
@@ -79,8 +79,8 @@ def list_(
     """List the open transactions of a prefix, and the prefix's keys in the commit log.
 
     Give the whole prefix, not only its beginning. Without PREFIX, the command lists the open
-    transactions of all clients. It lists only transactional ids for which you have DESCRIBE. If a
-    broker does not respond, the exit code is 1.
+    transactions of all clients. Transactional ids are listed only if you have DESCRIBE on them. If
+    a broker does not respond, the exit code is 1.
     """
     from spark_kafka_sink.cli.txn import txn_reads
 
@@ -114,13 +114,22 @@ def blockers(
     """Show the transactions that block consumers of a topic, and how to end them.
 
     Consumers with isolation.level=read_committed read a partition up to the beginning of its oldest
-    open transaction (the last stable offset). For each open transaction, the command shows how many
-    offsets of the partition come after the last stable offset, and the consumer groups that wait at
-    the last stable offset or will reach it. The command shows the transactions of all clients. It
-    can't show the host of a client, because Kafka has no API for this. Needs Kafka 3.0 or later,
-    and READ on the topic. Shows transactional ids and groups only if you have DESCRIBE on them.
-    With --older-than, only transactions that have been open for longer count. Exit codes: 0 no
-    transaction is open, 1 the command failed, 2 an argument is wrong, 3 a transaction is open.
+    open transaction. This offset is the last stable offset. The command shows for each open
+    transaction:
+
+    - how many offsets of the partition come after the last stable offset
+    - the consumer groups that wait at the last stable offset, or will reach it
+
+    The transactions may belong to any client. The host of a client is not shown, because Kafka has
+    no API for it. With --older-than, only transactions that have been open for longer count.
+
+    - Exit code 0: no transaction is open.
+    - Exit code 1: the command failed.
+    - Exit code 2: an argument is wrong.
+    - Exit code 3: a transaction is open.
+
+    Needs Kafka 3.0 or later, and READ on the topic. Transactional ids and groups are shown only if
+    you have DESCRIBE on them.
     """
     from spark_kafka_sink.cli.txn import txn_reads
 
@@ -152,9 +161,10 @@ def fence(
 
     The command registers a new producer with the transactional id, as a restart of the client
     would. So the brokers abort the open transaction. If the client's producer is still running, it
-    fails with ProducerFencedException. If the id has no open transaction, the command refuses.
-    Needs WRITE on the id. For transactions of this package, use 'abort' or 'sweep', which read the
-    commit log first.
+    fails with ProducerFencedException.
+
+    If the id has no open transaction, the command refuses. Needs WRITE on the id. For transactions
+    of this package, use 'abort' or 'sweep', which read the commit log first.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -190,14 +200,18 @@ def commit(
 ) -> None:
     """Commit the transactions of a batch that is DECIDED.
 
-    'describe' shows the batch and its transactions. Usually all of them are open or committed, and
-    the command commits the open transactions. If the brokers have aborted a transaction and no
-    transaction is committed, the command aborts the open transactions, and the query writes the
-    batch again when it starts. If the brokers have aborted a transaction and another transaction is
-    committed, the batch becomes PARTIAL. If the brokers no longer know the outcome of a
-    transaction, the command fails. The exit code is 0 if all rows of the batch are visible. It is
-    also 0 if the command has read no decision. In that case the command has only read the state,
-    and a broker that is cut off can return an old state. The command may run while the query runs.
+    'describe' shows the batch and its transactions. The result depends on the transactions:
+
+    - All are open or committed: the open transactions are committed.
+    - The brokers have aborted a transaction, and none is committed: the open transactions are
+      aborted. The query writes the batch again when it starts.
+    - The brokers have aborted a transaction, and another one is committed: the batch becomes
+      PARTIAL.
+    - The brokers no longer know the outcome of a transaction: the command fails.
+
+    The exit code is 0 if all rows of the batch are visible. It is also 0 if the command has read no
+    decision. In that case the state that was read may be old, because a broker that is cut off can
+    return an old state. The command may run while the query runs.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -239,8 +253,8 @@ def abort(
     """Abort open transactions by transactional id, or all open transactions of a run.
 
     Without --force, the command refuses transactions of a run that owns a key, and transactions
-    that a decision names. If a driver is about to commit the transactions at the same time, the
-    driver fails with CommitError.
+    that a decision names. If a driver tries to commit the transactions at the same time, the driver
+    fails with CommitError.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -272,11 +286,12 @@ def sweep(
 ) -> None:
     """Abort the orphans of a prefix: open transactions that no query needs.
 
-    An orphan is a transaction that no decision names, and whose run owns no key. Check the list
-    before you confirm. If the list shows a run as 'not in the log', its job has not committed a
-    batch yet: the job is dead, or it is running and writes its first batch. If you abort the
-    transactions of a running job, the job fails. This command never aborts a transaction that a
-    decision names.
+    An orphan is a transaction that no decision names, and whose run owns no key. This command never
+    aborts a transaction that a decision names.
+
+    Check the list before you confirm. A run that is 'not in the log' has not committed a batch yet.
+    Its job is dead, or it writes its first batch. If you abort the transactions of a running job,
+    the job fails.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -313,8 +328,8 @@ def resolve(
     """End a batch that is PARTIAL: some of its transactions are committed, others are lost.
 
     If transactions of the batch are still open, '--as done' commits them, and '--as replay' aborts
-    them. The command first shows what it has read. After your confirmation it reads again, confirms
-    the state by a write, and refuses to continue if the state is another one.
+    them. The command first shows the state that it has read. After your confirmation it reads the
+    state again, and confirms it by a write. If the state has changed, the command refuses.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -339,13 +354,14 @@ def reset(
 ) -> None:
     """Forget a key of the commit log, after you have deleted the query's checkpoint on purpose.
 
-    A key is the name of a query or job in the commit log. After the reset, the commit log no longer
-    shows which micro-batches of the query, or which txnVersions of the job, are finished. If you
-    run a finished micro-batch or txnVersion again, its rows are duplicated. A stream runs its last
-    micro-batch again if its driver died before Spark recorded the micro-batch. The commit log keeps
-    only the key's generation, a number that rises with each reset and with each new run. With this
-    number, the first commit of the next run finds and aborts transactions of earlier runs that are
-    still open.
+    A key is the name of a query or job. After the reset, the commit log no longer shows which
+    micro-batches of the query, or which txnVersions of the job, are finished. If you run a finished
+    one again, its rows are duplicated. A stream runs its last micro-batch again if its driver died
+    before Spark recorded the micro-batch.
+
+    The commit log keeps only the key's generation: a number that rises with each reset and with
+    each new run. With this number, the first commit of the next run finds the open transactions of
+    earlier runs, and aborts them.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
