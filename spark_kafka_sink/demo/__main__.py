@@ -1,8 +1,11 @@
 """Starts a Kafka, writes a batch and a stream, kills the driver on request, and counts rows.
 
 The demo needs a JDK and the extra ``demo``, or with ``--avro`` the extra ``demo-avro``. The exit
-status is 0 if every row is in the topics exactly once. The status is 1 if a row is lost or doubled,
-or if Kafka or the driver has failed. The status is 2 if a Python package is missing.
+status is:
+
+* 0: every row is in the topics exactly once.
+* 1: a row is lost or doubled, or Kafka or the driver has failed.
+* 2: a Python package is missing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""The demo's Spark driver, a separate process so that the demo can kill it.
+"""The Spark driver of the demo. It runs in a separate process, so that the demo can kill it.
 
 The driver writes one topic as a batch and another topic as a stream, both exactly once. It prints a
-line of JSON after each batch and micro-batch: ``{"event": "batch", "seconds": 1.2}``,
-``{"event": "micro-batch", "number": 3}`` and ``{"event": "stream", "seconds": 9.1}``.
+line of JSON after the batch, after each micro-batch and after the stream::
+
+    {"event": "batch", "seconds": 1.2}
+    {"event": "micro-batch", "number": 3}
+    {"event": "stream", "seconds": 9.1}
 """
 
 from __future__ import annotations

@@ -1,18 +1,21 @@
 """Runs a real Apache Kafka (KRaft, one or three nodes) on this machine, without Docker, for the
-demo and for tests.
+demo and for tests. It needs Python and a JVM of version 17 or newer.
 
-A local Kafka needs Python and a JVM of version 17 or newer. PySpark or Maven fetches the jars of
-the server when a local Kafka is first used on a machine. The package imports only the standard
-library. There are two exceptions: a secure cluster needs ``cryptography``, and ``pytest_plugin``
-needs pytest. Only the package ``demo`` imports this package. ``python -m
-spark_kafka_sink.local_kafka`` runs a Kafka in the foreground. With ``--secure``, this Kafka has
-TLS, SASL and ACLs.
+The jars of the server are downloaded when a local Kafka is first used on a machine. Maven downloads
+them, or the Ivy that is a part of PySpark. ``python -m spark_kafka_sink.local_kafka`` runs a Kafka
+in the foreground.
 
-``cluster`` and ``node`` start and stop brokers. They use ``ports``, ``probe``,
-``broker_process_group`` and ``parent_watchdog``. ``server_properties`` creates the configuration of
-the brokers. ``secure`` and ``certificates`` create certificates and users, and ``secure_files``
-writes them for Docker. ``installation`` prepares the jars of a ``distribution`` and finds ``java``.
-``registry`` is a schema registry. ``pytest_plugin`` has fixtures for pytest.
+* ``cluster``, ``node``: start and stop brokers. They use ``ports``, ``probe``,
+  ``broker_process_group`` and ``parent_watchdog``.
+* ``server_properties``: the configuration of the brokers.
+* ``secure``, ``certificates``, ``secure_files``: TLS, users and passwords.
+* ``installation``, ``distribution``, ``java``: the jars and the JVM.
+* ``registry``: a schema registry.
+* ``pytest_plugin``: fixtures for pytest.
+
+The package imports only the standard library. There are two exceptions: a secure cluster needs
+``cryptography``, and ``pytest_plugin`` needs pytest. Only the package ``demo`` imports this
+package.
 """
 
 from __future__ import annotations

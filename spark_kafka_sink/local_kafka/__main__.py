@@ -2,9 +2,8 @@
 Ctrl-C or SIGTERM.
 
 When all nodes serve requests, the command prints the bootstrap address on standard output, as one
-line. With ``--secure``, the command prints the text of a client's properties file in place of this
-line. The settings for other listeners and mechanisms are comments in this text. Progress is printed
-on standard error.
+line. With ``--secure``, it prints the text of a client's properties file instead. Progress is
+printed on standard error.
 """
 
 from __future__ import annotations
@@ -71,8 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _client_properties(cluster: KafkaCluster) -> str:
-    """The text of a properties file for clients that use SASL_SSL with SCRAM-SHA-512. The settings
-    for the other listeners and mechanisms are comments in this text.
+    """The text of a properties file for clients that use SASL_SSL with SCRAM-SHA-512. The text also
+    has the settings for the other listeners and mechanisms, as comments.
     """
     lines = [f"# PLAINTEXT, for tools: bootstrap.servers={cluster.bootstrap}"]
     for listener, protocol in LISTENERS.items():

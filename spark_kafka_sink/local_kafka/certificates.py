@@ -1,8 +1,8 @@
 """Creates the certificates for a local Kafka with TLS. Each cluster has a private CA of its own.
 
-This module has the CA. It writes PEM files with a private key and its certificate chain, as brokers
-and clients read them. It needs the package ``cryptography``, from the extra ``[tls]``. The module
-is imported only for a secure cluster.
+A PEM file has a private key and its certificate chain, as brokers and clients read them. The module
+needs the package ``cryptography``, from the extra ``[tls]``. So it is imported only for a secure
+cluster.
 """
 
 from __future__ import annotations
@@ -56,11 +56,10 @@ class CertificateAuthority:
 
     def issue(self, path: Path, common_name: str, hosts: Sequence[str] = ()) -> Path:
         """Creates a private key and a certificate for it. Writes the key (PKCS#8) and the
-        certificate chain to the file ``path``, and returns ``path``. Only the owner can read the
-        file.
+        certificate chain to the file ``path``, which only the owner can read. Returns ``path``.
 
-        For the certificate of a broker, ``hosts`` are its DNS names and IP addresses. For the
-        certificate of a client, ``common_name`` is the name of the user.
+        * ``common_name``: for a client, the name of the user.
+        * ``hosts``: for a broker, its DNS names and IP addresses.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(_name(common_name), key.public_key()).add_extension(

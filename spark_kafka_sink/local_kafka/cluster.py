@@ -149,11 +149,11 @@ class KafkaCluster:
         return self.nodes[node_id - 1]
 
     def start(self, *, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
-        """Starts all nodes, and waits until each node lists all nodes in its metadata.
+        """Starts all nodes, and waits until each node lists all nodes in its metadata. The first
+        call on a machine downloads the jars of Kafka.
 
-        The first call on a machine downloads the jars of Kafka. The ``timeout`` in seconds begins
-        after the download. If the cluster can't start, all processes and data are removed, and
-        LocalKafkaError is raised with the end of a broker's log.
+        If the cluster can't start within ``timeout`` seconds, raises LocalKafkaError with the end
+        of a broker's log, and removes all processes and data. The time begins after the download.
         """
         if self._started:
             raise IllegalStateError("A KafkaCluster is used once; make another one.")
@@ -175,11 +175,12 @@ class KafkaCluster:
     def stop(self) -> None:
         """Kills all nodes, removes the data, and releases the ports. A second call does nothing.
 
-        The nodes are not shut down cleanly, because this would take seconds: controllers that shut
-        down at the same time wait for each other. To shut down a single node cleanly, call
+        The nodes are not shut down cleanly. To shut down a single node cleanly, call
         ``node(n).stop()``.
         """
         self._started = True
+        # (A clean shutdown would take seconds: controllers that shut down at the same time wait for
+        # each other.)
         for node in self.nodes:
             if node.state is not NodeState.STOPPED:
                 node.kill()
@@ -187,14 +188,16 @@ class KafkaCluster:
         self._release_ports()
 
     def wait_until_in_sync(self, *, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
-        """Waits for two conditions: the metadata of each running node lists all running nodes, and
-        all replicas are in sync. Partitions with a replica on a node that does not run are not
-        checked.
+        """Waits until the metadata of each running node lists all running nodes, and all replicas
+        are in sync. Partitions with a replica on a stopped node are not checked. Call this before
+        you restart the next node.
 
-        Call this before you restart the next node. Raises LocalKafkaError after ``timeout``
-        seconds. The error names a running node with its problem, and has the end of the log of this
-        node. There are three problems: the node does not respond, does not list all running nodes,
-        or lists a partition without a leader or with a replica that is not in sync.
+        Raises LocalKafkaError after ``timeout`` seconds. The error has the end of the log of a
+        running node, and one of these problems:
+
+        * The node does not respond.
+        * The node does not list all running nodes.
+        * The node lists a partition without a leader, or with a replica that is not in sync.
         """
         deadline = time.monotonic() + timeout
         running = [node for node in self.nodes if node.state is NodeState.RUNNING]
@@ -277,10 +280,9 @@ class KafkaCluster:
     def _format(self) -> None:
         """Formats the storage of the first node with Kafka's storage tool, and copies the result to
         the other nodes.
-
-        The copy saves the start of a JVM for each other node. It is possible because only two ids
-        in meta.properties differ between the nodes.
         """
+        # The copy saves the start of a JVM for each other node. It is possible because only two ids
+        # in meta.properties differ between the nodes.
         first, *others = self.nodes
         cluster_id = _random_id()
         write_properties(first.properties_path, first.properties)

@@ -1,19 +1,15 @@
 """The jars of the Apache Kafka server: their versions, their download and their cache.
 
-This module has the pinned versions. It downloads the jars by Maven, or by the Ivy that is a part of
-PySpark, and keeps them in a cache. It starts no broker.
+The jars are downloaded by Maven, or by the Ivy that is a part of PySpark.
 
-- **Checksums.** Both tools verify each jar with the checksum that the repository publishes for it,
-  and reject a jar that does not match. Maven is called with ``--strict-checksums``. Ivy's default
-  setting is ``ivy.checksums=sha1,md5``.
-- **An incomplete download is never used.** Jars are downloaded into a directory with a temporary
+* Both tools verify each jar with the repository's checksum (Maven by ``--strict-checksums``, Ivy by
+  the default ``ivy.checksums=sha1,md5``).
+* An incomplete download is never used. The jars are downloaded into a directory with a temporary
   name. When all jars are there, a list of the files with their sizes is written, and the directory
-  gets its final name. If the files later differ from this list, the directory is removed and
-  downloaded again.
-- **Several processes.** A process holds a file lock for the version, from the check of the cache
-  until the directory has its final name.
-- **Several versions.** Each version has its own directories and its own lock. So a failed download
-  of one version does not affect another version.
+  gets its final name. If the files later differ from this list, they are downloaded again.
+* Several processes can use the cache. A process holds a file lock until the directory has its final
+  name.
+* Each version of Kafka has its own directory and lock.
 """
 
 from __future__ import annotations
@@ -74,13 +70,11 @@ class Coordinate:
 
 
 def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
-    """The artifacts of Kafka's server, and of its command line tools, for one version of Kafka.
-    ``more`` are the artifacts of a logger.
-
-    The tools are dump-log, console-consumer and ProducerPerformance. They depend on Kafka Connect.
-    Connect is not downloaded, because these tools never call Connect, and the download would be
-    twice as large. If no logger were downloaded, the log of the server would be empty.
+    """The artifacts of Kafka's server and of its command line tools, for one version of Kafka.
+    ``more`` are the artifacts of a logger. Without a logger, the log of the server would be empty.
     """
+    # The tools are dump-log, console-consumer and ProducerPerformance. They depend on Kafka
+    # Connect, and never call it. The download would be twice as large with Connect.
     return (
         Coordinate("org.apache.kafka", f"kafka_{_SCALA_VERSION}", version),
         Coordinate("org.apache.kafka", "kafka-tools", version, alone=True),
@@ -90,11 +84,9 @@ def _server(version: str, *more: Coordinate) -> tuple[Coordinate, ...]:
 
 
 def _artifacts(version: str) -> tuple[Coordinate, ...]:
-    """The artifacts to download for a version of Kafka.
-
-    Kafka 3 calls log4j 1 but does not include log4j 1. So log4j 2 is added, together with the
-    bridge of log4j 2 for calls of log4j 1. Kafka 4 itself depends on log4j 2.
-    """
+    """The artifacts to download for a version of Kafka."""
+    # Kafka 3 calls log4j 1 but does not include it. So log4j 2 is added, with its bridge for calls
+    # of log4j 1. Kafka 4 itself depends on log4j 2.
     names = ("log4j-1.2-api", "log4j-api", "log4j-core") if version.startswith("3.") else ()
     log4j = (Coordinate("org.apache.logging.log4j", n, _LOG4J_VERSION, alone=True) for n in names)
     return _server(version, *log4j)
@@ -146,10 +138,10 @@ def release(version: str) -> tuple[Coordinate, ...]:
 
 @contextmanager
 def cache_lock(version: str = KAFKA_VERSION) -> Iterator[Path]:
-    """A context manager that locks the cache for one version of Kafka, and yields the directory of
-    the cache. Creates the directory if it does not exist.
+    """Locks the cache for one version of Kafka while the ``with`` block runs. Yields the directory
+    of the cache. Creates the directory if it does not exist.
 
-    No other process can use this version until the context ends. If the process is killed, the
+    Other processes that use this version wait for the lock. If this process is killed, the
     operating system releases the lock.
     """
     directory = cache_directory()
@@ -163,8 +155,8 @@ def resolve(java: Java, directory: Path, version: str = KAFKA_VERSION) -> Distri
     """Returns the jars of Kafka in the cache ``directory``. Downloads the jars if they are missing.
     The caller must hold the lock of :func:`cache_lock`.
 
-    Raises LocalKafkaError if the download fails. For each tool that was tried, the error has the
-    end of the tool's output.
+    Raises LocalKafkaError if the download fails. The error has the end of the output of each tool
+    that was tried.
     """
     home = fetch(java, directory, f"kafka-{version}", release(version), version)
     return Distribution(version, home, tuple(sorted((home / "jars").glob("*.jar"))))
@@ -335,12 +327,10 @@ def _pom(coordinates: tuple[Coordinate, ...]) -> str:
 
 
 def _find_ivy() -> Path | None:
-    """Finds the jar of Ivy in PySpark or in ``SPARK_HOME``. Returns None if there is no such jar.
-    (Spark itself uses Ivy for ``spark.jars.packages``.)
-
-    The caller runs Ivy by the main class of Ivy, because the start of a SparkContext would take
-    three times as long. The directory of PySpark is found without importing PySpark.
-    """
+    """Finds the jar of Ivy in PySpark or in ``SPARK_HOME``. Returns None if there is none."""
+    # (Spark itself uses Ivy for spark.jars.packages. The caller runs Ivy by its main class, because
+    # the start of a SparkContext would take three times as long. For the same reason, PySpark is
+    # found without importing it.)
     homes = [Path(os.environ["SPARK_HOME"])] if os.environ.get("SPARK_HOME") else []
     spec = importlib.util.find_spec("pyspark")
     if spec is not None:

@@ -1,10 +1,9 @@
-"""Prepares the files that a broker needs. This is done once on each machine.
+"""Prepares the files that a broker needs: the jars of Kafka, and the class archive of the JVM. This
+is done once on each machine, for each version of Kafka and each build of the JVM.
 
-:func:`prepare` downloads the jars and creates the class archive of the JVM. A class archive ("class
-data sharing") is a file with Java classes in the form that they have in the memory of a JVM. With
-the archive, the JVM need not load these classes one by one, and Kafka starts in about half the
-time. A temporary broker writes the class archive, once for each machine, version of Kafka and build
-of the JVM.
+A class archive ("class data sharing") has the classes of Kafka in the form that they have in the
+memory of a JVM. With the archive, Kafka starts in about half the time. A temporary broker writes
+it.
 """
 
 from __future__ import annotations
@@ -63,13 +62,15 @@ class Installation:
         self, properties: Path, cluster_id: str, options: Sequence[str] = ()
     ) -> None:
         """Formats the storage of a node with Kafka's storage tool. The tool writes meta.properties
-        and the bootstrap metadata into the node's log directories. ``properties`` is the
-        configuration file of the node, and its setting ``log.dirs`` has these directories.
+        and the bootstrap metadata into the node's log directories.
 
-        ``options`` are further arguments of ``kafka-storage format``, such as ``("--feature",
-        "transaction.version=0")``. If the tool fails, raises LocalKafkaError with the output of the
-        tool. Also raises LocalKafkaError if the tool can't be run, or takes longer than two
-        minutes.
+        * ``properties``: the configuration file of the node. Its setting ``log.dirs`` has the log
+          directories.
+        * ``options``: further arguments of ``kafka-storage format``, such as ``("--feature",
+          "transaction.version=0")``.
+
+        Raises LocalKafkaError if the tool fails, can't be run, or takes longer than two minutes. If
+        the tool fails, the error has its output.
         """
         arguments = ["format", "-t", cluster_id, "-c", str(properties), *options]
         try:
@@ -128,12 +129,11 @@ FULL_JVM = (
 
 
 def prepare(version: str = KAFKA_VERSION) -> Installation:
-    """Returns the files that a broker needs. The first call on a machine downloads and creates
-    them.
+    """Returns the files that a broker needs. Downloads and creates the files that are missing.
+    Several processes may call this function at the same time.
 
     The first call for a version takes half a minute, each later call takes a tenth of a second.
-    Several processes may call this function at the same time. Raises LocalKafkaError if a file
-    can't be downloaded or created.
+    Raises LocalKafkaError if a file can't be downloaded or created.
     """
     release(version)  # an unknown one leaves nothing in the cache
     java = find_java()
@@ -148,8 +148,7 @@ def prepare(version: str = KAFKA_VERSION) -> Installation:
 
 def _write_archive(installation: Installation, archive: Path) -> None:
     """Creates the class archive ``archive``: runs a temporary broker, whose JVM writes the archive
-    when it ends. If this fails, no error is raised: brokers also start without an archive, but more
-    slowly than with an archive.
+    when it ends. If this fails, only logs a warning, because brokers also start without an archive.
     """
     _log.info("writing the class archive of Kafka %s", installation.distribution.version)
     processes = BrokerProcessGroup()

@@ -51,11 +51,10 @@ _TRANSITIONS = {
 
 class KafkaNode:
     """A node of a :class:`~spark_kafka_sink.local_kafka.cluster.KafkaCluster`: a broker and
-    controller.
+    controller. Not thread-safe.
 
-    ``properties`` is the server configuration of the node. Each start of the node writes
-    ``properties`` to a file. So a change of ``properties`` takes effect at the next start. Not
-    thread-safe.
+    ``properties`` is the server configuration of the node. A change of ``properties`` takes effect
+    at the next start of the node.
     """
 
     def __init__(
@@ -117,9 +116,9 @@ class KafkaNode:
         """Starts the broker. If ``wait`` is True, waits until the broker serves requests, for at
         most ``timeout`` seconds.
 
-        In a cluster of three nodes, no node serves requests until two nodes run. So start the first
-        node with ``wait=False``. Raises LocalKafkaError with the end of the node's log if the
-        broker can't start.
+        In a cluster of three nodes, a node serves requests only if two nodes run. So start the
+        first node with ``wait=False``. If the broker can't start, raises LocalKafkaError with the
+        end of the node's log.
         """
         self._move("start")
         write_properties(self.properties_path, self.properties)
@@ -178,11 +177,10 @@ class KafkaNode:
         self, *, nodes: frozenset[int] | None = None, timeout: float = DEFAULT_START_TIMEOUT_S
     ) -> None:
         """Waits until the broker responds to ApiVersions, and lists all ``nodes`` as live brokers
-        in its metadata.
+        in its metadata. If ``nodes`` is None, only this node must be listed.
 
-        If ``nodes`` is None, only this node must be listed. A new broker is listed after the
-        controllers have unfenced it. Raises LocalKafkaError with the end of the log after
-        ``timeout`` seconds, or when the process has ended.
+        Raises LocalKafkaError after ``timeout`` seconds, or when the process has ended. The error
+        has the end of the node's log.
         """
         wanted = frozenset({self.node_id}) if nodes is None else nodes
         deadline = time.monotonic() + timeout
@@ -219,8 +217,10 @@ class KafkaNode:
 
     def _move(self, verb: str) -> subprocess.Popen[bytes]:
         """Changes the state of the node for the action ``verb``, such as "kill". Returns the
-        process of the node. If the action is not allowed in the current state, raises
-        IllegalStateError and changes nothing.
+        process of the node.
+
+        Raises IllegalStateError and changes nothing if the action is not allowed in the current
+        state.
         """
         state = self.state
         target = _TRANSITIONS.get((state, verb))

@@ -1,15 +1,18 @@
 """Kills the brokers after the Python process that started them has ended. That process is called
 the parent here.
 
-This file is run as a script: ``python parent_watchdog.py DIRECTORY``. It reads its standard input,
-which is a pipe. Only the parent has the other end of the pipe. When the parent exits, crashes or is
-killed by SIGKILL, the operating system closes that end. The script then kills its whole process
-group, which includes the brokers, and removes DIRECTORY.
+This file is run as a script: ``python parent_watchdog.py DIRECTORY``. The brokers are in its
+process group. Its standard input is a pipe whose other end only the parent has.
 
-Linux's PR_SET_PDEATHSIG is not used, for three reasons. The kernel would send the signal when the
-*thread* that has started the broker ends. PR_SET_PDEATHSIG needs code between fork and exec. And
-nothing would remove the data directory. A broker joins the process group of this script when it is
-started, so there is never a broker without the script.
+1. The parent exits, crashes or is killed by SIGKILL.
+2. The operating system closes the parent's end of the pipe.
+3. The script kills its process group, and removes DIRECTORY.
+
+Linux's PR_SET_PDEATHSIG is not used, for three reasons:
+
+* The kernel would send the signal when the *thread* that has started the broker ends.
+* It needs code between fork and exec.
+* Nothing would remove the data directory.
 
 The script imports no module of the package, so that it starts fast and does not fail.
 """

@@ -1,18 +1,9 @@
-"""Reserves TCP ports for brokers, even while the brokers are stopped.
+"""Chooses free TCP ports for brokers on the loopback address, and reserves them, even while the
+brokers are stopped.
 
-This module chooses free ports of the loopback address and reserves them. It does not listen on a
-port.
-
-After a restart, a broker must listen on the same port as before the restart, because its clients
-know only this port. While the broker is stopped, another process could take the port. This could be
-a process that searches for a free port. It could also be any process that opens a connection,
-because the operating system chooses a port of the ephemeral range for each connection. So the ports
-are chosen below the ephemeral range. In addition, each port is bound to a socket of this process.
-This socket never listens.
-
-On Linux, a broker can bind the same port nevertheless, because both sockets have the option
-SO_REUSEADDR and the socket of this process does not listen. A process without SO_REUSEADDR can't
-bind the port. While the broker is stopped, connections of clients are refused.
+A broker must listen on the same port after a restart, because its clients know only this port.
+While the broker is stopped, no other process may take the port. For this, each port is bound to a
+socket of this process, which never listens. Connections of clients are then refused.
 """
 
 from __future__ import annotations
@@ -39,8 +30,10 @@ class ReservedPort:
         self.port = port
         holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            # Bound without SO_REUSEADDR, so that another holder of this port is noticed; only
-            # then opened to the broker.
+            # Bound without SO_REUSEADDR, so that another holder of this port is noticed. After
+            # that, the option lets the broker bind the port: on Linux, two sockets can have the
+            # same port if both have SO_REUSEADDR and this one does not listen. A process without
+            # the option can't bind the port.
             holder.bind((HOST, port))
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         except OSError:
@@ -66,6 +59,8 @@ def reserve(port: int | None = None) -> ReservedPort:
                 f"Port {port} of {HOST} can't be used: {error.strerror}.",
                 hint="another process has it (see `ss -ltnp`); give another port, or none",
             ) from None
+    # The operating system takes ports of the ephemeral range for connections, so the port is chosen
+    # below this range.
     # A connection that ended a moment ago keeps its port busy for a minute; a random choice among
     # thousands rarely meets one.
     candidates = range(_LOWEST, _ephemeral_start())

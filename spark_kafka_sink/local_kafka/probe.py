@@ -1,8 +1,8 @@
 """Checks with small requests whether a broker or a schema registry serves requests.
 
-For a broker, this module sends an ApiVersions request (version 0) or a Metadata request (version 1)
-on a short connection. For a schema registry, it sends an HTTP request. It does not use the code of
-the producer, because tests of the producer must not depend on the tested code.
+A broker gets ApiVersions (version 0) or Metadata (version 1) on a short connection. A schema
+registry gets an HTTP request. This module does not use the code of the producer, because tests of
+the producer must not depend on the tested code.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Pytest fixtures for your own tests: a real Kafka that runs until the end of the test session.
 
 The fixtures are :func:`kafka_cluster`, :func:`kafka_bootstrap`, :func:`schema_registry_url`, and
-:func:`new_kafka_cluster`. To use these fixtures, write in the topmost ``conftest.py``::
+:func:`new_kafka_cluster`. The extra ``local-kafka`` installs pytest. To use these fixtures, write
+in the topmost ``conftest.py``::
 
     pytest_plugins = "spark_kafka_sink.local_kafka.pytest_plugin"
 
-The plugin is not registered as a ``pytest11`` entry point. Otherwise every run of pytest in an
-environment with the sink would load it, even if no test needs a Kafka. The extra ``local-kafka``
-installs pytest. No other module of the package imports pytest.
+(The plugin is no ``pytest11`` entry point, because every run of pytest would load such a plugin.)
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ def new_kafka_cluster() -> Callable[[], KafkaCluster]:
     """A function that creates the cluster for the tests. By default, the cluster has one node, and
     creates a topic when a producer first writes to this topic.
 
-    For a different cluster, override this fixture in ``conftest.py`` with the scope ``session``.
-    For example, return ``lambda: KafkaCluster(3)``.
+    For another cluster, override this fixture in ``conftest.py`` with the scope ``session``. For
+    example, return ``lambda: KafkaCluster(3)``.
     """
     return lambda: KafkaCluster(overrides={"auto.create.topics.enable": "true"})
 

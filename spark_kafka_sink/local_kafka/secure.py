@@ -1,16 +1,17 @@
 """The security of a local Kafka: certificates, users, and the options for clients.
 
-This module creates the certificates and passwords of a cluster, the server settings that use them,
-and the options for clients. The certificates and passwords are created together with the
-``KafkaCluster``, and are stored only in the temporary directory of the cluster. (For Docker,
-``secure_files`` writes them to another directory.) Settings without a secret are in
-``conf/kafka/secure.properties``.
+The certificates and passwords are created together with the ``KafkaCluster``, and are stored only
+in the temporary directory of the cluster. (For Docker, ``secure_files`` writes them to another
+directory.) Settings without a secret are in ``conf/kafka/secure.properties``. The users are:
 
-**Users.** ``alice`` is a super user. ``bob`` has only the rights that ACLs give him. Each user has
-one random password for PLAIN and for both SCRAM mechanisms, and a client certificate whose CN is
-the name of the user. For OAUTHBEARER, the name of the user is the claim ``sub`` of the token. A
-client on the PLAINTEXT listener is the user ANONYMOUS. ANONYMOUS is also a super user, so that the
-tools of a test need no credentials.
+* ``alice``: a super user.
+* ``bob``: has only the rights that ACLs give him.
+* ANONYMOUS: a client on the PLAINTEXT listener. It is also a super user, so that the tools of a
+  test need no credentials.
+
+``alice`` and ``bob`` each have one random password, for PLAIN and for both SCRAM mechanisms. They
+also have a client certificate, whose CN is the name of the user. For OAUTHBEARER, the name of the
+user is the claim ``sub`` of the token.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ _SECURITY = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Security:
-    """The secrets of one secure cluster. All files are in PEM. A key file has the private key and
-    the certificate chain of this key.
+    """The secrets of one secure cluster. All files are in PEM.
 
-    ``passwords`` has the password of each user. ``client_keys`` has, for each user, the file with
-    the client certificate.
+    * ``ca``: the file with the certificate of the CA.
+    * ``broker_key``: the file with the private key and certificate chain of the brokers.
+    * ``client_keys``: for each user, the file with the private key and certificate chain.
+    * ``passwords``: the password of each user.
     """
 
     ca: Path
@@ -97,10 +99,9 @@ class Security:
         }
 
     def format_options(self) -> tuple[str, ...]:
-        """The arguments of ``kafka-storage format`` that create the users' SCRAM credentials.
-
-        The arguments contain only salted passwords (RFC 5802: PBKDF2 with the hash of the
-        mechanism). So no plain-text password is on a command line.
+        """The arguments of ``kafka-storage format`` that create the users' SCRAM credentials. They
+        contain only salted passwords (RFC 5802: PBKDF2 with the hash of the mechanism), and no
+        plain-text password.
         """
         options = []
         for mechanism, algorithm in (("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")):

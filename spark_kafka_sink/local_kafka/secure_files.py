@@ -1,12 +1,9 @@
-"""Writes the files of a secure Kafka in Docker. The profile ``secure`` of ``docker-compose.yml``
-mounts them.
-
-This module has the names of the files, and the ports and paths in the container. Kafka's settings
-come from ``conf/kafka`` and ``secure``, so that a broker in Docker has the same settings as a
-broker of :class:`KafkaCluster`.
+"""Writes the files of a secure Kafka in Docker, which the profile ``secure`` of
+``docker-compose.yml`` mounts.
 
 ``python -m spark_kafka_sink.local_kafka --write-secure-files .secure`` writes the files. Each call
 creates new passwords. One of the files, ``client.properties``, is for clients on this machine.
+Kafka's settings come from ``conf/kafka`` and ``secure``, as for a :class:`KafkaCluster`.
 """
 
 from __future__ import annotations

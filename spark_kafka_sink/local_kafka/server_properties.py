@@ -80,11 +80,11 @@ def node_properties(
 ) -> dict[str, str]:
     """The server settings that are different for each node.
 
-    ``client_listeners`` maps the name of each listener for clients to its security protocol and
-    port, such as ``{"PLAINTEXT": ("PLAINTEXT", 19092)}``. Brokers use a separate listener among
-    themselves, on ``internal_port``. So if a test puts a proxy before the listeners for clients,
-    the proxy does not affect the connections between brokers. ``voters`` maps each node id to the
-    port of its controller.
+    * ``client_listeners``: the security protocol and the port of each listener for clients, such as
+      ``{"PLAINTEXT": ("PLAINTEXT", 19092)}``.
+    * ``internal_port``: the port of the listener that brokers use among themselves. A proxy before
+      the listeners for clients does not affect it.
+    * ``voters``: the port of the controller of each node, by node id.
     """
     ports = {name: port for name, (_, port) in client_listeners.items()}
     protocols = {name: protocol for name, (protocol, _) in client_listeners.items()}
@@ -103,9 +103,8 @@ def node_properties(
 def with_overrides(properties: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
     """Returns ``properties`` with the settings of ``overrides``.
 
-    If ``overrides`` has ``advertised.listeners``, the listener that brokers use among themselves is
-    added to this setting. Kafka rejects the setting without this listener. So a test that changes
-    the addresses for clients need not add this listener.
+    If ``overrides`` has ``advertised.listeners`` without the listener that brokers use among
+    themselves, this listener is added. Kafka rejects the setting without it.
     """
     merged = {**properties, **overrides}
     name = "advertised.listeners"

@@ -77,7 +77,7 @@ class SchemaRegistry:
         the files of the registry (140 MB).
 
         Raises LocalKafkaError if the registry ends, or does not respond within ``timeout`` seconds.
-        The error has the end of the registry's log. ``timeout`` begins after the download.
+        The time begins after the download. The error has the end of the registry's log.
         """
         try:
             java = find_java()
