@@ -118,7 +118,7 @@ class RangeCount:
 
     @property
     def is_cut_off(self) -> bool:
-        """True if no response has shown why the range can't be read to its end."""
+        """True if the range could not be read to its end, and no response has shown the reason."""
         return bool(self.problem) and self.log_end < 0 and self.open_at < 0
 
     def take(self, fetched: FetchedPartition) -> bool:
@@ -142,8 +142,8 @@ class RangeCount:
         return moved or self.damaged_at >= 0
 
     def skip_to(self, start: int) -> None:
-        """Continues at ``start``, the new first offset of the log, because the log has deleted the
-        records before ``start``.
+        """Continues at ``start``, the new first offset of the log. The records before ``start``
+        count as deleted.
         """
         begin = min(start, self.last + 1)
         self.deleted += begin - self.at

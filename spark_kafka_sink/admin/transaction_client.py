@@ -106,7 +106,7 @@ _API_VERSIONS: Final = ApiVersionsRequest(
 
 class Listed(NamedTuple):
     """The open transactions that the brokers have listed. ``silent`` has the names of the brokers
-    that did not respond. The transactions of these brokers are missing.
+    that did not respond, whose transactions are missing.
     """
 
     transactions: tuple[ListedTransaction, ...]
@@ -166,8 +166,8 @@ class Beside:
 
 
 class LastLook(NamedTuple):
-    """A look at the leaders of transactions' partitions. ``ms`` is the time at which the first
-    response has arrived. ``partitions`` has the partitions by transactional id.
+    """A look at the leaders of the partitions of transactions. ``ms`` is the time of the first
+    response. ``partitions`` has the partitions by transactional id.
     """
 
     ms: int

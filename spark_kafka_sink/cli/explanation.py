@@ -36,9 +36,11 @@ _ANSWERS = [code for code in CODES if code is not ErrorCode.NONE]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The documentation of an error code. ``title`` is a few words long, and ``advice`` is
-    Markdown. ``says`` has the messages of errors with this code, with ``...`` in place of the parts
-    that vary.
+    """The documentation of an error code.
+
+    * ``title``: a few words.
+    * ``advice``: Markdown.
+    * ``says``: the messages of errors with this code, with ``...`` in place of the parts that vary.
     """
 
     title: str

@@ -39,8 +39,8 @@ class _Effective(NamedTuple):
 
 
 def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
-    """Shows the options that match ``search``. If ``config``, a properties file, is given, shows
-    the values that these options have in a write with this file.
+    """Shows the options that match ``search``, with their defaults. If the properties file
+    ``config`` is given, shows the values of a write with this file instead.
     """
     if config is None:
         found = [o for o in _known() if search is None or _has(search.lower(), o)]
@@ -68,9 +68,7 @@ def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
 
 
 def _none(search: str | None) -> NoReturn:
-    """Ends the command with an error and exit code 1, because no option matches ``search``. A
-    script can detect this by the exit code.
-    """
+    """Ends the command with exit code 1, and with the error that no option matches ``search``."""
     named = {name: _named(o) for o in _known() for name in (o.name, _named(o))}
     near = nearest_name((search or "").lower(), named)
     meant = f"did you mean {named[near]}? " if near else ""

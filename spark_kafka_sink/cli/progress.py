@@ -1,6 +1,6 @@
 """Shows the progress of a command that takes longer than a second, by a bar on standard error.
 
-The code of the command counts the steps. No bar is drawn into a file or a pipe, or with ``--json``.
+No bar is drawn into a file or a pipe, or with ``--json``.
 """
 
 from __future__ import annotations

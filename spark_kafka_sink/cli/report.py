@@ -57,8 +57,8 @@ _PLURALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The place of the reports: the file or folder ``path``, or the topic ``topic`` if ``path`` is
-    None. ``where`` is the Kafka cluster of the topic, and has no effect for a path.
+    """The place of the reports: the file or folder ``path``, or the topic ``topic`` of the Kafka
+    cluster ``where``. The topic counts only if ``path`` is None.
     """
 
     where: Where

@@ -196,8 +196,10 @@ def _create_topics(bootstrap: str) -> None:
 
 def _write(console: Console, arguments: list[str], folder: Path, *, kill: bool) -> dict[str, float]:
     """Writes the batch and the stream. Returns the seconds that each write took, such as
-    ``{"batch": 1.2, "stream": 9.1}``. With ``kill``, the driver is killed during the stream and
-    started again. The seconds of the stream then count from the second start.
+    ``{"batch": 1.2, "stream": 9.1}``.
+
+    With ``kill``, the driver is killed during the stream and started again. Then the seconds of the
+    stream count from the second start.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

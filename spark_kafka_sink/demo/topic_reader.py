@@ -14,9 +14,11 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The counts of a topic. Its rows should have the ids from 0 to ``expected`` - 1. ``records``
-    is the number of records, ``lost`` the number of ids without a record, and ``doubled`` the
-    number of records that repeat an id.
+    """The counts of a topic whose rows should have the ids from 0 to ``expected`` - 1.
+
+    * ``records``: the number of records.
+    * ``lost``: the number of ids without a record.
+    * ``doubled``: the number of records that repeat an id.
     """
 
     expected: int

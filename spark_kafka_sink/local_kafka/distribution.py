@@ -268,8 +268,8 @@ def _run_resolver(command: list[str], work: Path) -> str | None:
 
 
 def _missing(jars: Path, coordinates: tuple[Coordinate, ...]) -> str | None:
-    """If jars are missing or damaged although the download was successful, returns a text that
-    names them. Returns None if all jars are there.
+    """Returns a text that names the jars that are missing or damaged after a download. Returns None
+    if all jars are there.
     """
     absent = [c.file for c in coordinates if not (jars / c.file).exists()]
     broken = [jar.name for jar in jars.glob("*.jar") if not zipfile.is_zipfile(jar)]

@@ -49,7 +49,7 @@ def reserve(port: int | None = None) -> ReservedPort:
     """Reserves the port ``port``. If ``port`` is None, reserves any free port below the ephemeral
     range.
 
-    Raises LocalKafkaError if another process uses the port.
+    Raises LocalKafkaError if another process uses the port, or if no free port was found.
     """
     if port is not None:
         try:

@@ -312,8 +312,8 @@ def _unsettled(to: Connected, key: str) -> str:
 
 
 def _duplicates(key: str, report: KeyReport) -> str:
-    """The warning about the rows that may be duplicated after a reset, and about commits that the
-    reset allows.
+    """A warning for the user: the rows that may be duplicated after a reset. For a job without
+    txnAppId: the job, if it is still running, can commit after the reset.
     """
     state = report.state
     if is_once(key, state.newest_run):

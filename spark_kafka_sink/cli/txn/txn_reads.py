@@ -143,9 +143,9 @@ def _show_blockers(
 
 
 def describe(where: Where, name: str, *, as_json: bool) -> None:
-    """Shows keys of the commit log. ``name`` is a key, or a transactionalIdPrefix, which means all
-    of its keys. Also shows the transactions of commits in progress, as the coordinators describe
-    them.
+    """Shows the state of the key ``name`` in the commit log. If ``name`` is a
+    transactionalIdPrefix, shows all keys with this prefix. Also shows the transactions of commits
+    in progress, as the coordinators describe them.
     """
     with operator_of(where, lambda: check_key(name), as_json=as_json) as operator:
         reports = operator.inspector.describe(name)

@@ -185,10 +185,10 @@ class CommitLog:
         return LogSession(key, *self._fenced(key, deadline_ms), self._piece_bytes)
 
     def keep(self, session: LogSession) -> None:
-        """Stores a session for a minute, so that the next commit of this process can use the
-        session without opening the key again.
+        """Stores a session for a minute. The next commit of this process can then use it
+        (:meth:`kept`), without opening the key again.
 
-        This method may be called only after a successful write of the session.
+        The last write of the session must have succeeded.
         """
         topic_id = self._client.loop.cluster.topic_ids.get(self._topic)
         until_ms = self._client.clock.now_ms() + _KEPT_MS
@@ -336,8 +336,9 @@ class CommitLog:
         return PARTITIONS if count >= PARTITIONS else 1
 
     def _find_or_create(self, deadline_ms: int, *, create: bool = True) -> bool:
-        """Finds the topic, or creates it, and checks its configs. Returns True. If ``create`` is
-        False, a missing topic is not created, and the result is False.
+        """Finds the topic, and checks its configs. If the topic is missing, creates it if
+        ``create`` is True. Returns False if the topic is missing and was not created, otherwise
+        True.
         """
         client, topic = self._client, self._topic
         try:
@@ -383,8 +384,8 @@ class CommitLog:
         return max(0, deadline_ms - self._client.clock.now_ms())
 
     def _create(self, deadline_ms: int, *, validate_only: bool = False) -> None:
-        """Creates the topic with all configs. Managed clusters refuse the configs for small
-        segments. If that happens, creates the topic with cleanup.policy=compact only.
+        """Creates the topic with all configs. If a managed cluster refuses the configs for small
+        segments, creates the topic with cleanup.policy=compact only.
         """
         new = NewTopic(self._topic, PARTITIONS, -1, _CONFIGS)
         create = partial(self._client.create_topic, validate_only=validate_only)

@@ -37,8 +37,8 @@ OPEN: Final = (TransactionState.ONGOING, *ENDING)
 
 @dataclass(frozen=True, slots=True)
 class DecidedBy:
-    """A decision to commit a batch, which names the batch's transactions. The fields are the key
-    of the commit log that has the decision, and the number of the decided batch.
+    """A decision to commit a batch. ``key`` is the key of the commit log that has the decision.
+    ``number`` is the number of the batch.
     """
 
     key: str
@@ -68,8 +68,7 @@ class OpenTransaction:
 class DecidedTransaction:
     """A transaction of a decided batch, and the outcome of the transaction.
 
-    ``found`` is the coordinator's answer to DescribeTransactions. It was requested when the report
-    was created.
+    ``found`` is the description by the coordinator, at the time of the report.
     """
 
     transaction: PreparedTransaction
@@ -98,8 +97,8 @@ class Overview:
     """The open transactions of tasks, and the states of the keys in the commit log, for one
     transactionalIdPrefix.
 
-    ``keys`` is None if the commit log's topic is missing. ``silent`` are the brokers that did not
-    respond: their open transactions are missing in ``open``.
+    * ``keys``: None if the commit log's topic is missing.
+    * ``silent``: the brokers that did not respond. Their open transactions are missing in ``open``.
     """
 
     open: tuple[OpenTransaction, ...]
@@ -124,10 +123,11 @@ class Inspector:
 
     def overview(self, prefix: str) -> Overview:
         """Reads the open transactions of ``prefix``, oldest first, and the states of its keys in
-        the commit log.
+        the commit log. Raises one of these errors:
 
-        Raises ConfigError if the prefix is illegal. Raises AuthorizationError if a right is
-        missing, and KafkaTimeoutError if no definite response arrives in time.
+        * ConfigError: the prefix is illegal.
+        * AuthorizationError: a right is missing.
+        * KafkaTimeoutError: no definite response has arrived in time.
         """
         check_part("PREFIX", prefix)
         # If the right DESCRIBE is missing, a broker omits ids from its list without an error. But a
@@ -143,10 +143,10 @@ class Inspector:
     def described(
         self, ids: Sequence[str], states: Mapping[str, CommitState], *, all_: bool = False
     ) -> tuple[OpenTransaction, ...]:
-        """Asks the coordinators for the tasks' transactions with these transactional ids. Returns
-        the open transactions, oldest first. With ``all_``, also returns ended transactions.
+        """Requests the descriptions of the transactions with the ids ``ids``. Returns the open
+        transactions of tasks, oldest first. With ``all_``, also returns ended transactions.
 
-        ``states`` has, for each key of these transactions, the key's state in the commit log.
+        ``states`` has the states of the commit log for the keys of these transactions, by key.
         """
         if not ids:
             return ()
