@@ -45,13 +45,13 @@ class RetryDecision(Enum):
 
 def retry_decision(code: ErrorCode) -> RetryDecision:
     """Decides whether and how a request is sent again after a response with the error code
-    ``code``.
+    ``code``. The result is:
 
-    * REDISCOVER: for COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, and errors that are caused by old
+    * REDISCOVER for COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, and errors that are caused by old
       metadata.
-    * RETRY: for other retriable codes, such as CONCURRENT_TRANSACTIONS, and for
+    * RETRY for other retriable codes, such as CONCURRENT_TRANSACTIONS, and for
       UNKNOWN_SERVER_ERROR.
-    * FINAL: for NONE and all other codes.
+    * FINAL for NONE and all other codes.
     """
     error_class = code.info.error_class
     if error_class in (ErrorClass.FIND_COORDINATOR, ErrorClass.REFRESH_METADATA):
@@ -165,11 +165,11 @@ def retry_code(
     """Returns ``code`` if the request must be sent again after this error code. Returns None if the
     response is final.
 
-    If the request failed finally, raises the exception of :func:`refusal`:
+    Raises the exception of :func:`refusal` in each of these cases:
 
-    * always for TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED and
-      UNSUPPORTED_VERSION;
-    * for every other final error code only if ``success_only`` is True.
+    * ``code`` is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED or
+      UNSUPPORTED_VERSION.
+    * ``success_only`` is True, and ``code`` is another error after which a retry is useless.
     """
     if code not in _RAISED:
         if retry_decision(code) is not RetryDecision.FINAL:

@@ -84,8 +84,8 @@ class AdminMetadata(Metadata):
     * ``answers``: the number of Metadata responses so far.
     * ``topic_errors``: the error code of each topic in its last response. NONE if the topic had no
       error there.
-    * ``failure``: the fatal error of a Metadata request. It is removed by the next response, and by
-      the next method of :class:`RequestLoop`.
+    * ``failure``: the fatal error of a Metadata request. The next response removes it, and the next
+      method of :class:`RequestLoop`, too.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
@@ -184,8 +184,9 @@ class RequestLoop:
         Raises one of these errors. Then some of the other calls may be done or in flight.
 
         * AuthorizationError: the principal does not have the right to find a coordinator.
-        * AuthenticationError, UnsupportedVersionError.
-        * the errors of :meth:`Call.retry_code`.
+        * AuthenticationError: a broker has refused the login.
+        * UnsupportedVersionError: a broker does not support a request.
+        * The errors of :meth:`Call.retry_code`.
         """
         if len(self.found) > _MOST_COORDINATORS:
             self.found.clear()

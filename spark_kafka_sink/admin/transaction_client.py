@@ -177,8 +177,10 @@ class LastLook(NamedTuple):
 @dataclass(slots=True, eq=False)
 class _Look:
     """One look at the leaders of the partitions of several transactions, and then the calls that
-    end these transactions. Each coordinator shows the leaders for its own transactions. Their calls
-    are sent as soon as it has responded, so a silent coordinator delays no other.
+    end these transactions.
+
+    Each coordinator shows the leaders for its own transactions. The calls for these transactions
+    are sent as soon as the coordinator has responded. So a silent coordinator delays no other.
 
     * ``calls``: the calls that end the transactions, by transactional id.
     * ``partitions``: the partitions that are known, by transactional id. The other transactions are
@@ -552,15 +554,16 @@ class TransactionClient(AdminClient):
         of its coordinator. Returns None if brokers do not support ListTransactions by age (before
         3.8).
 
-        A transaction counts as young if its coordinator sends these responses on one connection:
+        An id is left out if its coordinator sends these responses, in this order, on one
+        connection:
 
-        1. It lists the transaction as open.
-        2. It lists the transactions that are older than ``age_ms``, and this transaction is not
-           among them.
-        3. It lists the transaction as open again.
+        1. The transaction is open.
+        2. The transactions that are older than ``age_ms`` are others.
+        3. The transaction is still open.
 
-        If an id is not listed, the requests are repeated for about a second. An id that is still
-        not listed is returned, too. With ``only_listed``, it is not returned.
+        If no coordinator lists the transaction of an id, the requests are repeated for about a
+        second. After that, the id is left out if ``only_listed`` is True. Otherwise it is returned,
+        too.
 
         ``beside`` has requests that :meth:`describe` has already sent. Their responses are used if
         they are for the same ids and the same age. Raises KafkaTimeoutError if a coordinator does

@@ -179,7 +179,7 @@ class CommitLog:
         """Opens a session with the state of ``key``. The session is the only writer of the key,
         until another process opens a session for the key.
 
-        Earlier writers of the key are fenced by InitProducerId. If a writer has crashed, its open
+        InitProducerId fences the earlier writers of the key. If one of them has crashed, its open
         transaction is aborted. The state is read after that.
         """
         return LogSession(key, *self._fenced(key, deadline_ms), self._piece_bytes)
@@ -465,9 +465,9 @@ class LogSession:
         self.lease_ms = writer.timeout_ms
         self.key = key
         #: None after the first write. The state may have been read from a deposed leader: a broker
-        #: that no longer leads the partition, and does not know that. Then the first write goes to
-        #: the new leader, and gets a higher offset than the end of the log that was read. Without
-        #: this check, batch 1 would be written twice:
+        #: that no longer leads the partition, and does not know that. The new leader puts the first
+        #: write behind the records that were not read. So the write gets a higher offset than the
+        #: end that was read. Without this check, batch 1 would be written twice:
         #:
         #: 1. Run 0 writes DECIDED 1 and DONE 1 to the new leader. It crashes before Spark records
         #:    that batch 1 is committed.

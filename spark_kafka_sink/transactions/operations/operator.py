@@ -556,8 +556,9 @@ class Operator:
         return Resolution(report, done)
 
     def resolve(self, plan: Resolution) -> CommitState:
-        """Fences the drivers, and ends the batch of ``plan``. If ``plan.done`` is True, its open
-        transactions are committed, otherwise they are aborted. Returns the new state of the key.
+        """Fences the drivers, and ends the batch of ``plan``. If ``plan.done`` is True, the open
+        transactions of the batch are committed, otherwise they are aborted. Returns the new state
+        of the key.
 
         Raises RefusedError in each of these cases:
 
