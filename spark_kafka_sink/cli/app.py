@@ -229,8 +229,8 @@ def check(
     - Exit code 1: a step failed, or --exactly-once was given and could not be tried.
     - Exit code 2: the options are wrong.
 
-    Changes nothing. Exception: --exactly-once creates a test topic, and deletes it at the end. If
-    the file or -o sets deliveryGuarantee=exactly-once, checks the needs of transactions, too.
+    Changes nothing. Exception: --exactly-once creates a test topic, and deletes it. If the file or
+    -o sets deliveryGuarantee=exactly-once, also checks the rights and the topic for transactions.
     """
     from spark_kafka_sink.cli import check as work
 

@@ -152,8 +152,9 @@ class KafkaCluster:
         """Starts all nodes, and waits until each node lists all nodes in its metadata. The first
         call on a machine downloads the jars of Kafka.
 
-        If the cluster can't start within ``timeout`` seconds, raises LocalKafkaError with the end
-        of a broker's log, and removes all processes and data. The time begins after the download.
+        If the cluster can't start, or is not ready after ``timeout`` seconds, raises
+        LocalKafkaError with the end of a broker's log. Then all processes and data are removed. The
+        time begins after the download.
         """
         if self._started:
             raise IllegalStateError("A KafkaCluster is used once; make another one.")

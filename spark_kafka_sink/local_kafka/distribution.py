@@ -329,8 +329,7 @@ def _pom(coordinates: tuple[Coordinate, ...]) -> str:
 def _find_ivy() -> Path | None:
     """Finds the jar of Ivy in PySpark or in ``SPARK_HOME``. Returns None if there is none."""
     # (Spark itself uses Ivy for spark.jars.packages. The caller runs Ivy by its main class, because
-    # the start of a SparkContext would take three times as long. For the same reason, PySpark is
-    # found without importing it.)
+    # the start of a SparkContext would take three times as long.)
     homes = [Path(os.environ["SPARK_HOME"])] if os.environ.get("SPARK_HOME") else []
     spec = importlib.util.find_spec("pyspark")
     if spec is not None:
