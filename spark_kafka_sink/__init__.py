@@ -1,7 +1,7 @@
 """A Kafka sink for Spark, and a Kafka producer for Python that takes columns (Arrow).
 
-Importing this package does not import pyspark or pyarrow. The public names load their modules at
-their first use, so a task pays only for the parts that it uses.
+Importing this package does not import pyspark or pyarrow. The module of a public name is imported
+when the name is used first.
 """
 
 from __future__ import annotations

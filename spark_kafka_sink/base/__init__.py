@@ -1,13 +1,14 @@
-"""The lowest package. Every other package may import this package, which imports no other package.
+"""The lowest package: the code that all other packages need.
 
-This package has the code that all other packages need. ``errors`` has all exceptions, and the form
-of warnings. ``error_kinds`` has the codes of errors, and ``documentation`` has the addresses of
-pages. ``suggestions`` corrects misspelled names. ``clock`` has time and waiting, ``backoff``
-computes the waits between attempts, and ``background`` runs a function on a daemon thread.
-``json_object`` parses JSON, and ``described_fields`` and ``counts`` have the code of reports.
-``topic_name`` and ``time_zones`` check names. ``process_local`` has a value for each process.
-``version`` and ``format_name`` have one constant each. The package ``security`` has the limits of
-options, and secrets.
+This package imports no other package of ``spark_kafka_sink``. It opens no connections, and does not
+import Spark or Arrow.
 
-This package opens no connections, and does not import Spark or Arrow.
+* ``errors``, ``error_kinds``, ``documentation`` and ``suggestions``: exceptions, warnings, and
+  their hints and links.
+* ``clock``, ``backoff`` and ``background``: time, waits and daemon threads.
+* ``json_object``, ``described_fields`` and ``counts``: JSON and reports.
+* ``topic_name`` and ``time_zones``: checks of names.
+* ``process_local``: a value for each process.
+* ``version`` and ``format_name``: one constant each.
+* The package ``security``: secrets, and the operator's limits for options.
 """

@@ -1,8 +1,7 @@
 """Computes the wait before the next attempt (Java's ``ExponentialBackoff``).
 
-All backoffs of this package use this formula: reconnects, connection setup timeouts, retries,
-Metadata requests, and the short wait of a producer after CONCURRENT_TRANSACTIONS. This module does
-not read a clock, count attempts or wait. The caller does.
+All backoffs of this package use this formula. This module does not read a clock, count attempts or
+wait: the caller does.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ class ExponentialBackoff:
     """An exponential backoff in milliseconds: ``initial_ms * multiplier ** attempts``, at most
     ``max_ms``.
 
-    A random part is added or subtracted: at most the fraction ``jitter`` of the backoff. The result
-    is never above ``max_ms``. If ``initial_ms >= max_ms``, the result is always ``max_ms``, without
-    a random part (Java's ``expMax == 0``). ``random`` is a function that returns floats in [0, 1).
+    Each backoff is changed by a random part: at most the fraction ``jitter`` is added or
+    subtracted. The result is never above ``max_ms``. If ``initial_ms >= max_ms``, each backoff is
+    exactly ``max_ms``, as in Java. ``random`` returns floats in [0, 1).
     """
 
     __slots__ = ("_exponent_max", "_initial", "_jitter", "_max", "_multiplier", "_random")
@@ -64,9 +63,9 @@ def concurrent_backoff(
 ) -> ExponentialBackoff:
     """The backoff of a producer after CONCURRENT_TRANSACTIONS, in milliseconds.
 
-    The first wait is the shorter one of 20 ms and ``retry_ms`` (retry.backoff.ms). Each later wait
-    is twice as long as the previous wait, up to ``retry_max_ms`` (retry.backoff.max.ms). Each wait
-    has the random part of :class:`ExponentialBackoff`.
+    The first wait is 20 ms, or ``retry_ms`` (retry.backoff.ms) if that is shorter. Each later wait
+    is twice as long as the wait before, up to ``retry_max_ms`` (retry.backoff.max.ms). Each wait
+    has a random part, as in :class:`ExponentialBackoff`.
     """
     soon = min(_CONCURRENT_MS, retry_ms)
     return ExponentialBackoff(soon, max(soon, retry_max_ms), random=random)

@@ -1,12 +1,10 @@
-"""The clock and the waiting of the producer.
+"""The clock and the waiting of the producer. Tests use a simulated clock instead.
 
-Most code of the producer gets the time as the argument ``now``, and blocks only in
-:meth:`Clock.wait`. So tests can run the whole producer with a simulated clock. Only the loop of the
-thread that writes, the loop of the network thread, and code that measures or limits a duration read
-a clock.
+* :class:`Clock` gives the time, and blocks a thread until an event or a deadline.
+* :class:`Latch` is an event that a thread waits for.
+* :class:`Waiters` has the latches of several threads that wait for the same state.
 
-A thread waits on a :class:`Latch`. If several threads wait for the same state, :class:`Waiters` has
-their latches. This module does not choose deadlines.
+Most code does not read the clock: it gets the time as the argument ``now``.
 """
 
 from __future__ import annotations
@@ -21,21 +19,11 @@ NEVER = 2**63 - 1
 
 
 class Latch:
-    """An event that happens once. One thread waits for it.
+    """An event that happens once. One thread waits for it, and holds no lock meanwhile."""
 
-    This class is used in place of ``threading.Condition``, because a Condition is not safe if a
-    KeyboardInterrupt is raised. Python can raise a KeyboardInterrupt after any call, also in the
-    Python code of Condition. Two examples:
-
-    * The KeyboardInterrupt is raised between ``lock.__enter__()`` and the end of
-      ``Condition.__enter__``. Then the lock stays held forever.
-    * The KeyboardInterrupt is raised in ``Condition.wait`` while the lock is released. Then the
-      caller's ``with`` releases a lock that the caller does not hold.
-
-    A plain lock does not have this problem: ``with`` takes the lock in one step, and releases the
-    lock in one step. A thread that waits for a latch holds no lock.
-    """
-
+    # Not a threading.Condition: a KeyboardInterrupt can be raised between two calls of its Python
+    # code. In Condition.__enter__, the lock then stays held forever. In Condition.wait, the caller's
+    # ``with`` then releases a lock that it does not hold.
     __slots__ = ("_gate",)
 
     def __init__(self) -> None:
@@ -64,13 +52,18 @@ class Latch:
 
 
 class Waiters:
-    """The latches of all threads that wait for a change of a shared state. The caller must hold the
-    lock of this state for each call.
+    """The latches of all threads that wait for a change of a shared state.
 
-    A waiting thread takes the lock, checks the state, calls :meth:`enlist`, and releases the lock.
-    Then the thread calls ``clock.wait``, and checks the state again. If another thread changes the
-    state before the wait begins, that other thread also opens the latch. Then the wait ends at
-    once.
+    A lock protects the state. The caller must hold this lock for each call. A thread waits in these
+    steps:
+
+    1. Take the lock and check the state.
+    2. Call :meth:`enlist`, and release the lock.
+    3. Call ``clock.wait`` with the new latch.
+    4. Check the state again, from step 1.
+
+    A change of the state between the steps 2 and 3 is not missed: the thread that changes the state
+    opens the latch, so the wait ends at once.
     """
 
     __slots__ = ("_latches",)

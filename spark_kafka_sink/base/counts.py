@@ -1,8 +1,4 @@
-"""Merges the counts of several reports into one count: the sum or the largest of the counts.
-
-The definition of each field chooses between the sum and the largest count. This module does not
-know the meaning of a count.
-"""
+"""Merges the counts of several reports into one count: the sum or the largest of the counts."""
 
 from __future__ import annotations
 
@@ -20,10 +16,9 @@ def merged_counts(of: type, reports: Sequence[object]) -> dict[str, int]:
     """Merges the counts of ``reports``. Returns a dict from the name of each count to its merged
     value.
 
-    ``of`` is the dataclass of the reports. A count is a field of this dataclass with the default 0.
-    A field with the default False or 0.0 is not a count. The merged value is the sum of the values.
-    If the field is declared with :data:`LARGEST`, the merged value is the largest value. Without
-    reports, each merged value is 0.
+    ``of`` is the dataclass of the reports. A count is a field of ``of`` whose default is the int 0.
+    The merged value is the largest value if the field is declared with :data:`LARGEST`, otherwise
+    the sum. If ``reports`` is empty, each merged value is 0.
     """
     counts: dict[str, int] = {}
     for one in fields(of):

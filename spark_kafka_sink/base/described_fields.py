@@ -1,14 +1,13 @@
-"""Dataclasses that have a description for each field. Their JSON and their JSON Schema are
-generated from the fields.
+"""Converts dataclasses to JSON and to JSON Schema. Each field of such a dataclass has a
+description.
 
-A field is declared with its type, and with a :class:`Described`, which has the description and the
-unit:
+A :class:`Described` has the description of a field and its unit:
 
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
 
-In JSON, the name of the field is in camelCase. The value of a field is a str, an int, a float, a
-bool, a StrEnum, another described dataclass, or a tuple of such values. An optional field can also
-be None. This module does not know which fields a report has.
+The value of a field is a str, an int, a float, a bool, a StrEnum, another such dataclass, or a
+tuple of such values. An optional field can also be None. In JSON, the names of fields are in
+camelCase.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ def as_json(value: object) -> Json:
 
 
 def from_json(cls: type[T], fields: Mapping[str, object]) -> T:
-    """Creates a described dataclass from a parsed JSON object. This is the inverse of
+    """Creates a dataclass ``cls`` from a parsed JSON object. This is the inverse of
     :func:`as_json`.
 
-    Ignores names that ``cls`` does not have: a later version of this package could have written
-    these names. Raises KeyError for a missing name, and ValueError or TypeError for a wrong value.
+    Names that ``cls`` does not have are ignored. (A later version of this package can have more
+    fields.) Raises KeyError for a missing name, and ValueError or TypeError for a wrong value.
     """
     values = {name: _value_of(hint, fields[shown]) for name, shown, hint in _hints(cls)}  # type: ignore[arg-type] # mypy: no class is hashable
     return cls(**values)

@@ -1,11 +1,11 @@
 """The addresses of documentation pages for this version of the package.
 
-All links that users see begin with the address in this module: links in messages, in the metadata
-of the package, and on the documentation site itself. This module does not know the content of a
-page.
+All links that users see are made here: in messages, in the metadata of the package, and on the
+documentation site.
 
-The installed package does not contain docs/, so messages do not name files of docs/. As long as no
-site is set, messages name a command that prints the same text, such as ``kprod explain KP0301``.
+If no site is set (:data:`SITE`), messages name a command that prints the same text, such as ``kprod
+explain KP0301``. They never name a file in docs/, because the installed package does not contain
+docs/.
 """
 
 from __future__ import annotations
@@ -48,11 +48,10 @@ RUNBOOK: Final[Mapping[str, str]] = {
 
 
 def page_address(page: str, anchor: str = "") -> str:
-    """The URL of the page ``docs/<page>.md``, as a text for messages. ``anchor`` is the anchor of a
-    heading or of an error code on the page.
+    """The address of the page ``docs/<page>.md``, as a text for messages.
 
-    If this package has no documentation site, the result is not a URL, but the name of the page in
-    words.
+    ``anchor`` is the anchor of a heading or of an error code on the page. The result is a URL. If
+    no documentation site is set, the result is the name of the page in words.
     """
     if not SITE:
         return f"the page '{page}' of the documentation"
@@ -67,11 +66,11 @@ def error_url(code: str) -> str | None:
 
 
 def where_to_read(code: str) -> str:
-    """The last part of an error message: the place of more text about the error code ``code``.
+    """The last part of an error message: the place with more text about the error code ``code``.
 
-    The result is the URL of the error code's page. If the runbook has a section about the error
-    code, the URL of this section follows. If this package has no documentation site, the result is
-    the command that prints these texts.
+    The result is the URL of the page of ``code``. If the runbook has a section about ``code``, the
+    URL of the section follows. If no documentation site is set, the result is a command that prints
+    the text.
     """
     if not SITE:
         return f"kprod explain {code}"

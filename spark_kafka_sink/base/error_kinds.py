@@ -1,15 +1,19 @@
 """The kinds of errors and warnings. Each kind has a code such as ``KP0301``.
 
-Each exception class has a kind (``errors.py``). A raise statement may use a more specific kind. An
-error that a broker returned has the kind of its error code: ``KP1`` and the number of the error
-code.
+A code is never changed or used again for another error, because users search for codes and link to
+them. The first two digits are the area:
 
-A code is never changed or used for another error, because users search for codes and link to them.
-The first two digits are the area: 01 options, 02 columns and rows, 03 connections, 04
-authentication, 05 delivery, 06 commit and exactly-once, 07 users' own code and reports, 09 bugs.
+* 01 options
+* 02 columns and rows
+* 03 connections
+* 04 authentication
+* 05 delivery
+* 06 commit and exactly-once
+* 07 users' own code and reports
+* 09 bugs
 
-This module does not have the messages of errors. ``cli/errors.toml`` has the texts of
-docs/errors.md and of ``kprod explain``.
+An error that a broker returned has no kind here. Its code is ``KP1`` and three digits for the
+number of the broker's error code. ``cli/errors.toml`` has the explanations of all codes.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""All exceptions of this package, and the table of the brokers' error codes.
+"""All exceptions of this package, the table of the brokers' error codes, and the form of warnings.
 
-The table has the number, the name, the class, the meaning and the hint of each error code. It
-follows Kafka's ``common/protocol/Errors.java``, and the handling of errors in ``Sender`` and
-``TransactionManager``. A warning has a code like an error, so this module also formats warnings. It
-notes the warnings that this process has already logged. The decision to retry a request is not
-here, but in ``sender.py``.
+The table follows Kafka's ``common/protocol/Errors.java``. For each error code it has the class of
+the exception, the meaning, the hint, and the producer's reaction.
 
-The first line of an error has the code of its kind (``error_kinds.py``), the cause, and the place
-of the error. The second line has the hint, if there is one, and the link to the documentation. All
-errors are picklable, because Spark sends them from a worker to the driver. No error contains a
-value, key or header of a record, or a secret. Java's ``XException`` is called ``XError`` here.
+An exception is called ``XError`` if Java calls it ``XException``. All exceptions are picklable,
+because Spark sends them from a worker to the driver. No exception contains a secret, or the value,
+key or header of a record.
+
+An error is shown on two lines:
+
+1. The code of its kind (``error_kinds.py``), the cause, and the place.
+2. The hint, if there is one, and the link to the documentation.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ def warn(
 
 
 def warn_once(log: logging.Logger, lines: Iterable[str]) -> None:
-    """Logs each of ``lines`` as a warning, unless this process has already logged the same line.
-    Each line includes the code of its warning.
+    """Logs each of ``lines`` as a warning, once in this process. Each line includes the code of its
+    warning.
 
-    The process remembers at most 1000 lines. After that, it forgets all of them, and a line can be
-    logged a second time.
+    At most 1000 logged lines are remembered. Then all are forgotten, and a line can be logged
+    again.
     """
     for line in lines:
         if line in _said:
@@ -186,9 +187,10 @@ class KafkaError(Exception):
     """The base class of all exceptions of this package.
 
     ``message`` is one line with the cause and the place. ``hint`` tells the user what to check or
-    to do, or is None. ``kind`` determines the code of the error: ``kind`` is an :class:`ErrorCode`
-    if a broker returned the error, otherwise a :class:`Kind`. The default of ``kind`` is the
-    ``default_kind`` of the class.
+    to do, or is None. ``kind`` has the code of the error (``kp_code``):
+
+    * an :class:`ErrorCode`, if a broker returned the error,
+    * otherwise a :class:`Kind`. The default is the ``default_kind`` of the class.
     """
 
     default_kind: ClassVar[Kind] = Kind.UNSPECIFIED
@@ -309,23 +311,25 @@ class DeliveryError(KafkaError):
 
 
 class BatchError(KafkaError):
-    """A batch with deliveryGuarantee=exactly-once has failed. The subclass shows whether consumers
-    with read_committed see rows of the batch, and whether the batch can be written again.
+    """A batch with deliveryGuarantee=exactly-once has failed.
 
-    The subclasses do not inherit from each other. So ``except CommitError`` never catches the error
-    of a batch with visible rows. After a CommitError, it is safe to write the batch again.
+    The subclass shows two things: whether consumers with read_committed see rows of the batch, and
+    whether the batch can be written again. After a :class:`CommitError`, it is safe to write the
+    batch again.
     """
 
     default_kind = Kind.COMMIT
 
 
+# No subclass inherits from another one: "except CommitError" must never catch the error of a batch
+# with visible rows.
 class CommitError(BatchError):
     """No row of this write is visible, and none will become visible. You can write the batch again:
     the same micro-batch, or the same ``txnVersion``.
 
-    There is one exception: if the number of the batch does not follow the last number in the commit
-    log, each further write of this batch also fails. The reason is that an earlier write has
-    possibly committed other rows with this number.
+    There is one exception. The number of the batch must follow the last number in the commit log.
+    Otherwise each further write of this batch also fails, because an earlier write may have
+    committed other rows with this number.
     """
 
 
@@ -395,8 +399,7 @@ class ApiError(KafkaError):
     """An error that Kafka's protocol defines (Java's ApiException).
 
     ``code`` is the error code that the broker has returned. If the client itself has detected the
-    error, ``code`` is the error code with the same meaning. The default of ``code`` is the
-    ``default_code`` of the class.
+    error, ``code`` is the error code with the same meaning.
     """
 
     default_code: ClassVar[ErrorCode | None] = None
@@ -569,12 +572,13 @@ _NOT_SHOWN = "[hidden: it looks like a secret; if it was one, replace it, others
 
 
 def safe_text(text: str, limit: int = 200) -> str:
-    """Makes a foreign text safe for a message. Foreign texts are texts from outside of this
-    package.
+    """Makes a text from outside of this package safe for a message.
 
-    The result is one line of printable characters: the first ``limit`` characters of ``text``, and
-    "..." if ``text`` is longer. A character that is not printable, such as a line break, becomes an
-    escape. If the text seems to contain a secret, the whole text is replaced.
+    The result is one line:
+
+    * Only the first ``limit`` characters are kept. If there are more, "..." follows.
+    * A character that is not printable, such as a line break, becomes an escape.
+    * If the text seems to contain a secret, the whole text is replaced.
     """
     if _SECRET.search(text[: 20 * limit]):
         return _NOT_SHOWN

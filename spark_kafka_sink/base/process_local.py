@@ -14,17 +14,10 @@ T = TypeVar("T")
 
 class ProcessLocal(Generic[T]):
     """A callable that returns the value of this process. The first call in a process creates the
-    value with ``make``.
+    value with ``make``. A forked child process creates a value of its own.
 
-    If two threads make the first call at the same time, ``make`` can be called twice. Then one of
-    the two values is used by both threads, and the other value is dropped.
-
-    A forked child process must not use the value of its parent process, for three reasons:
-
-    * The child would share the sockets of the parent.
-    * The threads of the parent do not run in the child.
-    * If another thread of the parent held a lock during the fork, the lock would stay locked in the
-      child forever.
+    If two threads make the first call at the same time, ``make`` can be called twice. Both threads
+    then get the same value, and the other value is dropped.
     """
 
     def __init__(self, make: Callable[[], T], *, pid: Callable[[], int] = os.getpid) -> None:
@@ -32,6 +25,11 @@ class ProcessLocal(Generic[T]):
         self._current_pid = pid
         self._values: dict[int, T] = {}
 
+    # A forked child must not use the value of its parent:
+    # * The child would share the sockets of the parent.
+    # * The threads of the parent do not run in the child.
+    # * If another thread of the parent held a lock during the fork, the lock would stay locked in
+    #   the child forever.
     def __call__(self) -> T:
         pid = self._current_pid()
         values = self._values

@@ -1,8 +1,7 @@
 """Suggests the correct form of a misspelled name or a wrong value, for the hint of an error.
 
-This module compares spellings, and knows the names that other systems use for the same value. It
-also converts numbers with a unit to plain numbers. The caller passes the list of the correct names
-and values.
+The caller passes the correct names or values. This module also knows the words of other systems for
+some values, and converts numbers with a unit to plain numbers.
 """
 
 from __future__ import annotations
@@ -81,10 +80,12 @@ def plain_number(text: str, option: str) -> str | None:
     """Converts a number with a unit to the plain number that ``option`` expects. Separators in the
     number are removed.
 
-    Examples: ``5s`` becomes 5000 for an option in milliseconds. ``16 MiB`` becomes 16777216 for an
-    option in bytes. The end of the option's name shows its unit: ``.ms``, or ``.bytes``, ``.size``
-    or ``.memory``. Returns None if ``text`` is not a number, or if its unit does not fit the
-    option.
+    The end of the option's name shows its unit:
+
+    * ``.ms`` is an option in milliseconds. ``5s`` becomes 5000.
+    * ``.bytes``, ``.size`` or ``.memory`` is an option in bytes. ``16 MiB`` becomes 16777216.
+
+    Returns None if ``text`` is not a number, or if its unit does not fit the option.
     """
     match = _WITH_UNIT.fullmatch(text.strip()[:_LONGEST])
     if match is None:

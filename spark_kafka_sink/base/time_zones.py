@@ -1,10 +1,7 @@
 """Finds a time zone by a name that Spark accepts for ``spark.sql.session.timeZone``.
 
-Spark accepts the names of ``java.time.ZoneId.of(name, ZoneId.SHORT_IDS)``, and also one digit for
-hours or minutes (``+5:30``, ``+05:3``).
-
-This module does not convert timestamps. The driver checks the time zone before the tasks start, and
-needs neither Arrow nor numpy for that. So this module does not import them.
+Spark accepts the names of ``java.time.ZoneId.of(name, ZoneId.SHORT_IDS)``. It also accepts one
+digit for hours or minutes: ``+5:30``, ``+05:3``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The limits for the values of options, and the handling of secrets.
+"""Secrets, and the operator's limits for the values of options.
 
-``allow_lists`` has the operator's lists of the files, addresses and classes that options may name.
-``operators_variables`` has a copy of the environment variables that contain these lists.
-``local_files`` opens files, and ``import_paths`` imports classes. ``addresses`` parses addresses.
-``password`` has the class of a secret that is not shown, and ``secret_references`` replaces
-references by secrets. ``java_properties`` and ``jaas_config`` parse texts that may contain
-references.
-
-This package does not know the meaning of an option. The package ``config`` has the meaning.
+* ``allow_lists``: the operator's lists of files, addresses and classes that options may name.
+* ``operators_variables``: a copy of the environment variables with these lists.
+* ``local_files``: reads and writes files.
+* ``import_paths``: imports the users' classes and functions.
+* ``addresses``: parses addresses.
+* ``password``: the class of a secret that messages do not show.
+* ``secret_references``: replaces references such as ``${env:NAME}`` by secrets.
+* ``java_properties`` and ``jaas_config``: parse texts that may contain references.
 """

@@ -60,13 +60,15 @@ def http_address(
     """Parses ``given``, the value of the option ``option``, as an http or https URL. Returns the
     parts of the URL.
 
-    Raises ConfigError in three cases: ``given`` is not such a URL, the URL contains a user name or
-    password, or a secret would be sent to the URL without encryption. The error contains at most
-    the host of the URL. ``hint`` is the hint of the error if ``given`` is not such a URL.
+    Raises ConfigError in these cases:
 
-    ``gets`` describes the secret that is sent to the URL, for the message. It is empty if no secret
-    is sent. ``credentials`` has the names of the options for the user name and the password. The
-    hint of the error shows these names if the URL contains a user name or password.
+    * ``given`` is not such a URL. The error has the hint ``hint``.
+    * The URL contains a user name or password. The hint names ``credentials``, the options for
+      them.
+    * A secret would be sent to the URL without encryption. ``gets`` describes this secret, for the
+      message. It is empty if no secret is sent.
+
+    The error contains at most the host of the URL.
     """
     parts = url_parts(text_of(given))
     if parts is None:
@@ -96,13 +98,17 @@ _SECURE_SCHEMES = frozenset({"SSL", "SASL_SSL", "SASL_PLAINTEXT"})
 def parse_bootstrap_servers(
     items: Sequence[str], protocol: str, prefix: str
 ) -> tuple[tuple[str, int], ...]:
-    """Parses bootstrap servers such as ``["broker1:9092"]`` to pairs such as ``("broker1", 9092)``,
-    in order, without duplicates (Java's ``ClientUtils.parseAndValidateAddresses``).
+    """Parses bootstrap servers such as ``["broker1:9092"]`` to pairs such as ``("broker1", 9092)``.
+    The order is kept, and duplicates are removed (Java's
+    ``ClientUtils.parseAndValidateAddresses``).
 
-    Raises ConfigError for an invalid item. Java accepts four mistakes that would cause an error
-    later. This function rejects them: the port 0, an empty host, an IPv6 address without brackets,
-    and a scheme such as ``SSL://`` or ``https://`` that differs from ``protocol``. In hints,
-    ``prefix`` is put before the names of options.
+    Raises ConfigError for an invalid item. Some items are an error here, but not in Java:
+
+    * the port 0, or an empty host
+    * an IPv6 address without brackets
+    * a scheme such as ``SSL://`` or ``https://`` that differs from ``protocol``
+
+    In hints, ``prefix`` is put before the names of options.
     """
     option = f"{prefix}bootstrap.servers"
     if not items:

@@ -1,16 +1,17 @@
 """The operator's allow-lists: they limit the files, environment variables, addresses and classes
 that options may name.
 
-Each list is an environment variable of the driver and of each executor, so no option can change the
-list. If a list is not set, all values are allowed. If a list is set and empty, no value is allowed.
-If a list can't be parsed, each value that must be compared with the list is an error.
+Each list is an environment variable of the driver and of each executor:
 
-The lists are read once, when the package is imported (``operators_variables``). So code that runs
-after the import, such as a class that an option names, can't change the lists by ``os.environ``.
+* A list that is not set allows all values.
+* An empty list allows no value.
+* If a list can't be parsed, each value that must be compared with it is an error.
+
+The lists are read once, when the package is imported. Code that runs after the import, such as a
+class that an option names, can't change them.
 
 The functions ``check_...`` compare a value with its list. Their argument ``what`` describes the
-option and its value, for the message of the error. ``what`` must not contain a secret. This module
-does not open files or connect to addresses.
+option and its value, for the error message. It must not contain a secret.
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ def check_file(path: str, what: str, *, line: bool = False) -> None:
     """Raises NotAllowedError if options may not read the file ``path``. The error does not show
     whether the file exists.
 
-    ``line`` is True for an option that reads only one line of the file. In this case, a file that
-    is allowed as ``configFile`` is also allowed. Symbolic links are resolved before the check.
+    Symbolic links are resolved before the check. ``line`` is True for an option that reads only one
+    line of the file. Then a file that is allowed as ``configFile`` is also allowed.
     """
     allowed = _list(PATHS)
     if allowed is None or _is_below(path, allowed):
@@ -166,14 +167,14 @@ def check_url(url: str, what: str) -> None:
 
 
 def check_import(path: str, what: str) -> None:
-    """Raises NotAllowedError unless options may name the class or function with the import path
-    ``path``.
+    """Raises NotAllowedError if the operator's allow-list of imports does not allow ``path``, the
+    import path of a class or function.
 
-    Options may name it in these two cases:
+    If the list is set, ``path`` is allowed in two cases:
 
-    * The allow-list of imports contains ``path``.
-    * The allow-list contains a module or package of ``path``, and no name that follows it in
-      ``path`` is private. Private names begin with an underscore.
+    * The list contains ``path`` itself.
+    * The list contains a package or module that ``path`` begins with, and all following names are
+      public. Names that begin with an underscore are private.
     """
     if limits_imports() and not any("._" not in rest for rest in _behind_entries(path)):
         raise NotAllowedError.of(what, IMPORTS)
@@ -190,12 +191,12 @@ def is_import_listed(path: str) -> bool:
 
 
 def _behind_entries(path: str) -> Iterator[str]:
-    """Finds the items of the allow-list of imports that ``path`` begins with. Yields the rest of
-    ``path`` after each of these items.
+    """Yields the rest of ``path`` after each item of the allow-list of imports that ``path`` begins
+    with.
 
-    In the rest, a colon becomes a dot, and a dot is added at the end. Example: if the list has
-    ``my_package``, the rest of ``my_package.module:Name`` is ``.module.Name.``. If an item is equal
-    to ``path``, the rest is a dot.
+    In the rest, a colon becomes a dot, and a dot is added at the end. If the list has
+    ``my_package``, the rest of ``my_package.module:Name`` is ``.module.Name.``. If the list has
+    ``path`` itself, the rest is a dot.
     """
     allowed = _list(IMPORTS)
     dotted = f"{path.replace(':', '.')}."

@@ -1,10 +1,8 @@
 """Imports the users' classes and functions whose import paths are in options.
 
-An import path has one of two forms: ``package.module:Name`` or ``package.module.Name``. This module
-also describes an exception in a user's code without the text of the exception. It does not check
-the methods of a class: the caller does that.
-
-The driver also calls :func:`find`, as a check. So a wrong path is an error before any task starts.
+An import path has one of two forms: ``package.module:Name`` or ``package.module.Name``. The caller
+checks the methods of an imported class. This module also describes an exception of a user's code
+without the text of the exception.
 """
 
 from __future__ import annotations
@@ -41,10 +39,11 @@ def find(path: Text, option: str) -> object:
     """Imports the object with the import path ``path``, such as ``my_module:MyClass``, and returns
     it.
 
-    Raises ConfigError with the option's name if the object can't be imported. Raises
-    NotAllowedError, without importing anything, if ``path`` is not on the operator's allow-list.
-    Also raises NotAllowedError if the module in ``path`` does not define the object itself, but has
-    imported it from a module that is not on the list.
+    Raises ConfigError with the option's name if the object can't be imported. If the operator has
+    set an allow-list of imports, raises NotAllowedError in two cases:
+
+    * The list does not allow ``path``. Then nothing is imported.
+    * The list allows ``path``, but the object is defined in a module that is not on the list.
     """
     shown = f"{option}: {safe_text(f'{path}')}"
     module, attribute = _parts(path, option)
@@ -103,11 +102,10 @@ def is_import_path(name: str) -> bool:
 
 
 def make(path: Text, option: str) -> object:
-    """Imports the object with the import path ``path``. If this object is a class, calls the class
-    without arguments and returns the new object. Otherwise returns the imported object itself.
+    """Imports the object with the import path ``path``. If it is a class, creates an object of the
+    class without arguments and returns this object. Otherwise returns the imported object itself.
 
-    Raises the same errors as :func:`find`, and ConfigError if the call of the class raises an
-    exception.
+    Raises the errors of :func:`find`. Also raises ConfigError if the class raises an exception.
     """
     found = find(path, option)
     return made_of(found, option, f"{path}") if isinstance(found, type) else found
@@ -116,9 +114,9 @@ def make(path: Text, option: str) -> object:
 def made_of(cls: type, option: str, name: str) -> object:
     """Calls the user's class ``cls`` without arguments and returns the new object.
 
-    Raises ConfigError if the call raises an exception. The error does not contain the text of this
-    exception, because the text may contain a secret. The error contains the names of the option and
-    of the class: ``option`` and ``name``.
+    Raises ConfigError if the call raises an exception. The error has the names ``option`` and
+    ``name`` of the option and the class. It does not have the text of the exception, which may
+    contain a secret.
     """
     try:
         return cls()
@@ -144,14 +142,16 @@ def place_of(error: BaseException) -> str:
 
 
 def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
-    """Raises NotAllowedError unless ``found``, an imported object, is defined in a module on the
-    operator's allow-list. Does nothing if the operator has not set the allow-list.
+    """Raises NotAllowedError if ``found``, an imported object, is not defined in a module on the
+    operator's allow-list. Does nothing if the allow-list is not set.
 
-    The import of a path calls this function for each name of the path. Two kinds of objects are
-    allowed: a class or function that a listed module defines, and an object of such a class. Three
-    kinds are rejected: an object that a listed module has only imported (``os.abort`` in a module
-    that imports os), a module, and a method of a class that belongs to Python or to a C library
-    (``log.handlers.clear``).
+    Two kinds of objects are allowed:
+
+    * a class or function that a listed module defines
+    * an object of such a class
+
+    For example, ``os.abort`` is rejected if a listed module has imported ``os``. Modules are
+    rejected too, and methods of a class of Python or of a C library (``log.handlers.clear``).
     """
     if not limits_imports():
         return

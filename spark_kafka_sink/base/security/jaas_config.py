@@ -1,11 +1,10 @@
 """Parses ``sasl.jaas.config``: a login module and its options, as Java's ``JaasConfig`` does.
 
-The grammar is ``Module flag name=value ... ;``, with Java's quotes, escapes and comments. This
-module does not know the options of a login module (``config/logins`` does). No error contains a
-value, because each value can be a secret.
+The grammar is ``Module flag name=value ... ;``, with Java's quotes, escapes and comments. No error
+contains a value, because each value can be a secret.
 
-This module does not replace references to secrets. ``secret_references.resolve`` replaces them in
-each value after the parsing. So the content of a secret can't be parsed as another option.
+References to secrets stay in the parsed values. ``secret_references.resolve`` replaces them later,
+so the content of a secret is never parsed as another option.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Reads, writes and appends to the files that options name, with limits of time and size.
 
-This module rejects files that could block the process or fill its memory: a FIFO, a device, or a
-file without an end. It logs a warning for a file that every user can write. It does not know which
-paths are allowed (``allow_lists`` does), or the meaning of the content. No error contains a path,
-because a user could have entered a secret in place of a path.
+A file that could block the process or fill its memory is an error: a FIFO, a device, or a file
+without an end. No error contains a path, because a user could have entered a secret in place of a
+path. ``allow_lists`` has the rules for allowed paths.
 """
 
 from __future__ import annotations
@@ -54,13 +53,12 @@ class UnusableFileError(Exception):
 def read_file(
     path: str, shown: str, limit: int = MAX_TEXT, check: Callable[[str], None] | None = None
 ) -> bytes:
-    """Reads a regular file of at most ``limit`` bytes. Raises UnusableFileError if the file can't
-    be read within 10 seconds, is larger, or is not a regular file.
+    """Reads a regular file of at most ``limit`` bytes. Logs a warning if every user of the machine
+    can write the file. ``shown`` is the name of the file in this warning.
 
-    ``check(path)`` raises an error if the path is not allowed. ``check`` is called before the file
-    is opened, and again with the real path of the open file. The reason for the second call:
-    another user can replace a symbolic link in the path after the first call. ``shown`` is the name
-    of the file in a warning. The warning is logged if every user can write the file.
+    Raises UnusableFileError if the file is not a regular file, is larger, or can't be read within
+    10 seconds. ``check(path)`` raises an error if a path is not allowed. It is called twice: with
+    ``path`` before the file is opened, and with the real path of the open file.
     """
     fd = _opened(path, os.O_RDONLY, check)
     try:
@@ -93,14 +91,14 @@ def open_to_read(path: str, check: Callable[[str], None] | None = None) -> int:
 
 def append_line(path: str, line: bytes, check: Callable[[str], None] | None = None) -> None:
     """Appends ``line``, which ends with a newline, to a regular file. Creates the file if it does
-    not exist.
+    not exist. Several processes can append to the same file.
 
-    Raises UnusableFileError if the file can't be used, or if it has more than 1 GiB.
-    :func:`read_file` describes ``check``. Several processes can append to the file, so the line is
-    written with one write call and O_APPEND. If the last line of the file is incomplete, a newline
-    is written first. The file must not be a symbolic link, because another user could have created
-    the link.
+    If the last line of the file is incomplete, a newline is written first. Raises UnusableFileError
+    if the file can't be used, is a symbolic link, or has more than 1 GiB. :func:`read_file`
+    describes ``check``.
     """
+    # O_APPEND and a single write call: several processes append. O_NOFOLLOW: another user could
+    # have created a symbolic link here.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     fd = _opened(path, flags, check)
     try:
@@ -122,13 +120,13 @@ def append_line(path: str, line: bytes, check: Callable[[str], None] | None = No
 
 
 def _wait_for_lock(fd: int) -> None:
-    """Locks the file, so that no other process of this package appends to it. Waits for a limited
-    time.
+    """Locks the file, so that no other process of this package appends to it.
 
-    The lock makes sure that an incomplete last line comes from a full disk, and not from a process
-    that is still writing. If the wait times out, the line is written without a lock. This happens
-    if another program holds the lock, or if the file system does not support locks.
+    Returns without the lock if another program holds it for 1 second, or if the file system does
+    not support locks. The caller then writes without the lock.
     """
+    # With the lock, an incomplete last line comes from a full disk, and not from a process that is
+    # still writing.
     deadline = time.monotonic() + _LONGEST_LOCK_S
     while time.monotonic() < deadline:
         try:
@@ -151,16 +149,15 @@ def _unlock_and_close(fd: int) -> None:
 
 
 def _is_within_a_line(fd: int, size: int) -> bool:
-    """True if the last line of the file is incomplete. (This happens if a disk was full.) A line
-    that is appended now would be joined to this incomplete line.
+    """True if the last line of the file is incomplete, for example after the disk was full.
 
-    ``size`` is the size of the file when the caller read the size. Bytes after ``size`` are
-    ignored, because another process could be appending them now. ``fd`` is open only for appending,
-    so this function opens the file a second time to read it.
+    ``size`` is the size of the file when the caller read it. Later bytes are ignored: another
+    process could be appending them now.
     """
     if size == 0:
         return False
     try:
+        # ``fd`` is open only for appending, so the file is opened again to read it.
         with Path(f"/proc/self/fd/{fd}").open("rb") as file:
             file.seek(size - 1)
             return file.read(1) not in (b"", b"\n")
@@ -171,19 +168,16 @@ def _is_within_a_line(fd: int, size: int) -> bool:
 def write_new_file(
     directory: str, name: str, content: bytes, check: Callable[[str], None] | None = None
 ) -> None:
-    """Writes a file into ``directory``, completely or not at all. Creates the directory if it does
-    not exist. An existing file with the name ``name`` is replaced.
+    """Writes the file ``name`` into ``directory``, completely or not at all. Creates the directory
+    if it does not exist.
+
+    An existing file is replaced. If the file system can't rename files, as some mounts of object
+    stores, an existing file is an error. If the process is killed during the write, a file with a
+    name ``.<name>.<random>.tmp`` can stay.
 
     Raises UnusableFileError if the file can't be written. ``check(path)`` raises an error if
-    options may not create files in the directory ``path``. ``check`` gets the real path of the open
-    directory. So if another user replaces a symbolic link in the path after the check, the file is
-    still written to the checked directory.
-
-    The content is first written to a file with a random name that begins with a dot and ends with
-    ``.tmp``. This file is then renamed. If the process is killed in between, this file stays. On
-    some mounts of object stores, files can't be renamed. On such a mount, a file becomes visible
-    only after it is closed, so the content is written directly to the file with the final name. An
-    existing file is then not replaced, but is an error.
+    options may not create files in the directory ``path``. It gets the real path of the open
+    directory.
     """
     _refuse_uri(directory)
     try:
@@ -192,6 +186,8 @@ def write_new_file(
         try:
             if check is not None:
                 check(_path_of(fd, directory))
+            # Another user can replace a symbolic link in the path after the check. A path below the
+            # open directory still leads to the checked directory.
             opened = Path(f"/proc/self/fd/{fd}")
             _write_or_rename(opened if opened.is_dir() else Path(directory), name, content)
         finally:
@@ -208,9 +204,9 @@ def write_new_file(
 def refuse_unusable(path: str, *, directories: bool = False) -> None:
     """Raises UnusableFileError if a program that opens ``path`` would hang or fail.
 
-    Raises the error for a URI, and for a file that is not a regular file, such as a FIFO. (The
-    opening of a FIFO waits for another program.) If ``directories`` is True, a directory is
-    accepted. A file that does not exist is not an error here.
+    Two kinds of paths are an error: a URI, and a file that is not a regular file, such as a FIFO.
+    If ``directories`` is True, a directory is accepted. A file that does not exist is not an error
+    here.
     """
     _refuse_uri(path)
     try:
@@ -256,6 +252,8 @@ def _checked(fd: int, path: str, check: Callable[[str], None] | None) -> os.stat
     if not stat.S_ISREG(mode.st_mode):
         raise UnusableFileError(_kind(mode.st_mode))
     if check is not None:
+        # The second check of the path: another user can have replaced a symbolic link in it after
+        # the first.
         check(_path_of(fd, path))
     return mode
 
@@ -278,6 +276,8 @@ def _write_or_rename(folder: Path, name: str, content: bytes) -> None:
     try:
         temporary.rename(final)
     except OSError:
+        # Some mounts of object stores can't rename. There a file becomes visible only when it is
+        # closed, so the final name can be written directly.
         temporary.unlink()
         _write_whole(final, content)
 

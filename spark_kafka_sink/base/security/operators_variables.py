@@ -1,12 +1,9 @@
-"""A copy of the environment variables with the operator's limits, made when the package is
-imported.
+"""A copy of the environment variables with the operator's limits, whose names begin with
+``KPROD_ALLOWED_``.
 
-The copy has the variables with a name that begins with ``KPROD_ALLOWED_``. ``allow_lists`` has
-their meaning. The copy is made before any option is read, so no code that an option names can
-change the copy.
-
-The package's own ``__init__`` imports this module, so this module imports no other module of the
-package. A forked Spark worker has its parent's copy. Any other process makes a copy of its own.
+The copy is made when the package is imported, before any option is read. So no code that an option
+names can change it. A forked Spark worker has its parent's copy. Any other process makes its own
+copy. ``allow_lists`` has the meaning of the variables.
 """
 
 from __future__ import annotations

@@ -29,9 +29,10 @@ class Password:
     """A string that messages and logs do not show (Kafka's ``common.config.types.Password``).
 
     Only :attr:`value` returns the string. ``str``, ``repr`` and ``format`` return ``[hidden]``. If
-    the string comes from a reference such as ``${env:NAME}``, they return the reference. If the
-    value of an option comes from a reference, the value has this type, even if the value is a path
-    or an address. So the content of a file or variable never appears in a message.
+    the string comes from a reference such as ``${env:NAME}``, they return the reference instead.
+
+    Each value from a reference has this type, even a path or an address. So a message never has the
+    content of a file or variable.
     """
 
     __slots__ = ("_reference", "_value")
@@ -86,11 +87,11 @@ def text_of(value: object) -> str:
 
 
 def shown_text(value: object) -> Text:
-    """The value of an option, in the form for messages. If the value comes from a reference, the
-    result is a Password, which shows only the reference.
+    """The value of an option, in the form for messages.
 
-    Any other value is shown as it is. So never pass the value of an option that is always a secret,
-    such as a password.
+    A value from a reference becomes a Password, which shows only the reference. Any other value is
+    shown as it is. So never pass the value of an option that is always a secret, such as a
+    password.
     """
     if isinstance(value, Password) and value.reference is not None and value.value:
         return value
@@ -106,21 +107,19 @@ def as_password(text: Text) -> Password:
 
 def looked_up(*values: Text | None) -> tuple[str, ...]:
     """Returns the strings of those ``values`` that come from a reference, such as ``${env:NAME}``.
-    All other values are left out.
 
-    A server that got these strings sometimes repeats them in a message. So the caller removes the
-    strings from each message of the server (:func:`without_secrets`).
+    These strings are for :func:`without_secrets`: a server that got them may repeat them in a
+    message.
     """
     return tuple(v.value for v in values if isinstance(v, Password) and v.reference is not None)
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Removes secrets from a text that a server has sent. ``secrets`` are the secrets that were
-    sent to the server. The server's text possibly repeats them.
+    """Removes secrets from a text that a server has sent. ``secrets`` are the secrets that the
+    server got.
 
-    Each secret in the text is replaced by ``[hidden]``. If the text contains a secret in an encoded
-    form (base64, base32, hex, URL, HTML, quoted) or in another letter case, the whole text is
-    replaced.
+    Each secret in the text is replaced by ``[hidden]``. The whole text is replaced if it contains a
+    secret in another letter case, or in an encoded form: base64, base32, hex, URL, HTML or quoted.
     """
     for secret in secrets:
         if not secret:

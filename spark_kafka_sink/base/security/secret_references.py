@@ -1,27 +1,23 @@
-"""References to secrets in options: ``${env:NAME}``, ``${file:/path}`` and ``${file:/path:key}``.
+"""References to secrets in the values of options: their syntax, and their replacement by the
+secret.
 
-This module has the syntax of references, and replaces a reference by its value. The code that opens
-connections calls this module, on the driver and on each executor. Spark shows, logs and pickles
-only the reference. So the value is only in processes that connect to brokers, and only after a
-process has created its network client.
-
-* ``${env:NAME}`` is an environment variable of the process. Kafka's EnvVarConfigProvider has the
-  same form.
+* ``${env:NAME}`` is an environment variable of the process, as in Kafka's EnvVarConfigProvider.
 * ``${file:/path}`` is the content of a file, without the newline at its end. An example is a
   mounted secret.
-* ``${file:/path:key}`` is the value of a key in a file in Java's properties format. The value may
-  contain references. Kafka's FileConfigProvider has the same form.
+* ``${file:/path:key}`` is the value of a key in a file in Java's properties format, as in Kafka's
+  FileConfigProvider. The value may contain references.
 
-The references work without ``config.providers``. A value may contain a reference together with
-other text. ``sasl.jaas.config`` is parsed before its references are replaced, so that the content
-of a secret is not parsed. Every value that comes from a reference is a Password, even a path or an
-address.
+A value may contain a reference together with other text. ``config.providers`` is not needed. Spark
+shows, logs and pickles only the reference. The driver and each executor replace it when they create
+a network client. The result is a Password, even for a path or an address.
 
-Any other ``${...}`` is plain text, because a password may contain any characters. There is one
-exception: if the whole value looks like a reference to a config provider other than ``env`` and
-``file``, it is an error. In ``sasl.jaas.config``, this also applies to each quoted text.
-Databricks' ``{{secrets/scope/key}}`` is also an error, because Databricks replaces such a text only
-in the settings of a cluster.
+Any other ``${...}`` is plain text, because a password may contain any characters. Two kinds of
+values are an error, because the user probably meant a reference:
+
+* The whole value refers to a config provider other than ``env`` and ``file``. In
+  ``sasl.jaas.config``, this also applies to each quoted text.
+* The value contains Databricks' ``{{secrets/scope/key}}``. Databricks replaces it only in the
+  settings of a cluster.
 """
 
 from __future__ import annotations
@@ -131,11 +127,12 @@ def check_forms(name: str, spelled: str, text: str, *, accepted: bool) -> None:
 
 
 def refuse_others(name: str, spelled: str, text: str) -> None:
-    """Raises ConfigError if the value ``text`` of an option is a reference to a config provider
-    other than ``env`` and ``file``. Without this error, a server would get the text of the
-    reference as the password.
+    """Raises ConfigError if the value ``text`` of an option is a reference that this package does
+    not replace. It would be sent to a server as the password.
 
-    ``name`` is the option's name in Kafka, and ``spelled`` is the name in the message.
+    Such references are ``${...}`` with a config provider other than ``env`` and ``file``, and
+    Databricks' ``{{secrets/...}}``. ``name`` is the option's name in Kafka, and ``spelled`` is the
+    name in the message.
     """
     other = _OTHER_PROVIDER.fullmatch(text.strip())
     if other is None and name == _LOGIN_MODULE:
@@ -158,14 +155,15 @@ def refuse_others(name: str, spelled: str, text: str) -> None:
 
 
 def resolve(options: Mapping[str, object]) -> dict[str, object]:
-    """Replaces all references in the values of ``options`` by the secrets. Returns a dict with the
-    names of ``options``, which are the options' names in Kafka.
+    """Replaces all references in the values of ``options`` by the secrets. ``options`` has the
+    options' names in Kafka, and the result has the same names.
 
-    A value that contained a reference becomes a Password, which shows the reference. A
-    sasl.jaas.config with references becomes a JaasEntry with Passwords. Raises
-    UnresolvedReferenceError if a reference has no value. The error names the option and the
-    reference. Raises NotAllowedError if a file or environment variable is not on the operator's
-    allow-list.
+    A value with a reference becomes a Password, which shows the reference. A sasl.jaas.config with
+    references becomes a JaasEntry with Passwords.
+
+    Raises UnresolvedReferenceError, with the option and the reference, if a reference has no value.
+    Raises NotAllowedError if the operator's allow-lists do not allow a file or environment
+    variable.
     """
     return {name: _resolved(name, value) for name, value in options.items()}
 
