@@ -1,13 +1,12 @@
-"""Defines every option, with its name, type, rule and default. Reads the options of a user.
+"""Defines all options, and reads the options that a user has set.
 
-This package parses a map of options into ``producer_config.ProducerConfig`` and
-``sink_config.SinkConfig``. It opens no connection and reads no clock. It reads the file of the
-option ``configFile``. It does not look up references to secrets.
+The results are ``producer_config.ProducerConfig`` and ``sink_config.SinkConfig``. This package
+opens no connection, and reads no file except the ``configFile``. It does not look up references to
+secrets.
 
-``option`` has the class of an option, ``option_table`` defines all options, and ``named_columns``
-reads the options that name columns. ``names`` checks the names that a user has set.
-``cross_checks`` checks the combinations of producer options, and ``sink_checks`` checks the
-combinations of sink options. ``logins`` reads the options of TLS and SASL, and ``schema_options``
-the options of formats with a schema. ``parsing`` calls all these modules in order, and creates the
-two values.
+* ``option`` and ``option_table``: the class of an option, and the definitions of all options.
+* ``names``: checks the names of the user's options.
+* ``named_columns``, ``schema_options`` and ``logins``: read groups of options.
+* ``cross_checks`` and ``sink_checks``: check combinations of options.
+* ``parsing``: calls all these modules in order, and creates the results.
 """

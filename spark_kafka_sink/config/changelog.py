@@ -1,14 +1,11 @@
-"""Describes change feeds. One column of a change feed shows whether a row is an insert, an update,
-a preimage or a delete. A preimage is a row with the values from before an update.
+"""Describes change feeds, and reads the option ``changelog``.
 
-This module has the class :class:`Changelog` and the feeds that have a name, and reads the option
-``changelog``. Three other modules use the description. ``datasource/write/change_columns.py`` finds
-the columns in a DataFrame. ``records/changes/`` reads the values of rows.
-``datasource/jobs/upserts.py`` creates Spark's expressions.
+A change feed is a table whose rows are changes of another table. One column shows the type of the
+change: insert, update, delete, or preimage. A preimage is a row with the values from before an
+update.
 
-The names come from Delta Lake's change data feed, from Debezium's envelope (its module
-``debezium-core``, class ``Envelope``), and from Flink's ``RowKind``, which Paimon's audit log has
-as a column.
+:data:`CHANGELOGS` has the feeds with a name. The names of their columns come from Delta Lake's
+change data feed, Debezium's ``Envelope``, and Flink's ``RowKind``.
 """
 
 from __future__ import annotations
@@ -34,16 +31,16 @@ class Changelog:
     """A kind of change feed, such as Delta's or Debezium's.
 
     * ``column``: the name of the column that has the type of a change.
-    * ``inserts``, ``updates``, ``deletes``, ``preimages``: the values of this column for each type.
+    * ``inserts``, ``updates``, ``deletes``, ``preimages``: the values in ``column`` for each type.
       A preimage is a row with the values from before an update.
-    * ``order``: the names of the columns that order the changes. A later change has greater values
-      in these columns. The name of a nested field has dots.
+    * ``order``: the names of the columns that order the changes. A later change has greater values.
+      The name of a nested field has dots.
     * ``metadata``: the names of the columns that belong to the feed, and not to the table.
-    * ``images``: the names of two struct columns: the row from before a change, and the row from
-      after the change. None if the other columns of the DataFrame are the row.
-    * ``time``: the name of the column that has the time of the commit in the source.
-    * ``snapshots``: the types of inserts that come from a snapshot. If such an insert and a change
-      have the same position, the insert is older.
+    * ``images``: the names of two struct columns, with the row before and after a change. None if
+      the row is in the other columns of the DataFrame.
+    * ``time``: the name of the column with the time of the commit in the source.
+    * ``snapshots``: the values in ``column`` for inserts from a snapshot. Such an insert is older
+      than a change with the same position.
     """
 
     column: str
@@ -72,11 +69,10 @@ class ChangeOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ChangeOptions | None:
-        """Reads both options from ``values``. ``values`` has the sink's checked options by
-        attribute name.
+        """Reads the options ``changelog`` and ``changelog.mode``. Returns None if ``changelog`` is
+        not set: the rows are then ordinary rows, not changes.
 
-        Returns None if the option ``changelog`` is not set. The rows are then ordinary rows, not
-        changes.
+        ``values`` has the sink's checked options by attribute name.
         """
         text = values["changelog"]
         return None if text is None else cls(changelog_of(text), values["changelog_mode"])
@@ -178,12 +174,12 @@ class SparkType(Protocol):
 
 
 def unstable_type(data_type: SparkType) -> str | None:
-    """Returns the name of a type in ``data_type`` that can't be in a key, because two equal values
-    can be written with different bytes. An example is ``double``, with 0.0 and -0.0. Returns None
-    if there is no such type.
+    """Returns the name of a type in ``data_type`` that can't be in a key. Returns None if there is
+    none.
 
-    With such a type in a key, the record that deletes a row could have other key bytes than the
-    record that inserted the row.
+    With such a type, equal values can be written with different bytes. An example is ``double``,
+    with 0.0 and -0.0. The record that deletes a row could then have another key than the record
+    that inserted the row.
     """
     name = data_type.typeName()
     if name in _UNSTABLE:

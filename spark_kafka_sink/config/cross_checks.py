@@ -1,9 +1,7 @@
-"""Checks that producer options fit together, with the same checks and messages as Java's producer.
+"""Reads the values of producer options, and checks that they fit together. The checks and messages
+are those of Java's producer.
 
-This module reads the value of each producer option, and checks the combinations. It uses no clock
-and no environment variable, and logs nothing. ``logins/security_checks`` checks the options of TLS
-and SASL. ``names/given_options`` checks the names. ``parsing`` creates the configuration from the
-result.
+``logins/security_checks`` checks the options of TLS and SASL.
 """
 
 from __future__ import annotations
@@ -103,10 +101,11 @@ _SIZES = (
 class CheckedOptions:
     """The producer options after all checks, by Java's names.
 
-    ``given`` has the options that the user has set, and ``values`` the effective values of all
-    options. ``servers`` are the bootstrap servers as pairs of host and port, such as ``("broker1",
-    9092)``. If an option switches idempotence off, ``idempotence_off`` names this option in a text,
-    such as "retries is set to 0". Otherwise ``idempotence_off`` is None.
+    * ``given``: the options that the user has set.
+    * ``values``: the effective values of all options.
+    * ``servers``: the bootstrap servers, such as ``("broker1", 9092)``.
+    * ``idempotence_off``: the reason if an option switches idempotence off, such as "retries is set
+      to 0". Otherwise None.
     """
 
     given: Mapping[str, Given]
@@ -119,11 +118,12 @@ class CheckedOptions:
 def check_producer_options(
     given: Mapping[str, Given], prefix: str, *, exactly_once: bool = False
 ) -> CheckedOptions:
-    """Reads the values of all producer options, and checks the options together.
+    """Reads the values of all producer options, and checks the options together. Raises ConfigError
+    with Java's message for a wrong value or a wrong combination.
 
     ``given`` are the options that the user has set, by Java's names. In messages, ``prefix`` is put
     before these names: ``kafka.`` for a write. ``exactly_once`` is true if the sink writes
-    transactions. Raises ConfigError with Java's message for a wrong value or a wrong combination.
+    transactions.
     """
     options = GivenProducerOptions(given, prefix)
     return _Checks(options, exactly_once=exactly_once).run()

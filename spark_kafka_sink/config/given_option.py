@@ -16,14 +16,14 @@ from spark_kafka_sink.base.security.password import Password
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The value of an option that the user has set. For messages, the object also has the name as
-    the user wrote it, and the file from which the option comes.
+    """The value of an option that the user has set, with texts for messages.
 
-    ``name`` is the name as the user wrote it. For an option of the sink, ``name`` is the documented
-    name. ``where`` is a text with the file's name, and is empty if the option is not from a file.
-    If the option is a secret in a file, ``value`` is a reference to the line of the secret, and
-    ``content`` is the secret itself. ``content`` is only for checks in this process: it is never
-    pickled or logged.
+    * ``value``: the value. For a secret in a file, it is a reference to the line of the secret.
+    * ``name``: the name as the user wrote it. An option of the sink has its documented name.
+    * ``where``: a text with the name of the file that has the option. It is empty for an option of
+      the write itself.
+    * ``content``: the secret itself, for a secret in a file. It is only for checks in this process,
+      and is never pickled or logged.
     """
 
     value: object = field(repr=False)

@@ -1,7 +1,6 @@
-"""The options that name columns for a record's key, value and headers.
+"""The options that name columns for a record's key, value and headers, and their parsing.
 
-This module parses a list of columns, as in SQL (``id, name, `a,b```). It has the class
-:class:`NamedColumns`, and the rules for null keys and values. ``datasource/write/named_columns.py``
+A list of columns is written as in SQL: ``id, name, `a,b```. ``datasource/write/named_columns.py``
 checks that the columns exist and have the right types.
 """
 
@@ -135,8 +134,7 @@ class JsonOptions:
 
     ``timestamp_format`` and ``timestamp_ntz_format`` are patterns of
     ``config/timestamp_pattern.py``. None means the default format of Spark's ``to_json``.
-    ``time_zone`` is the time zone of Spark's session. It is used only for timestamps inside of a
-    VARIANT. (The type of a timestamp column has a time zone of its own.)
+    ``time_zone`` is the time zone of Spark's session, for the timestamps inside of a VARIANT.
     """
 
     ignore_null_fields: bool = True
@@ -167,9 +165,9 @@ AS_TO_JSON: Final = JsonOptions()
 class NamedColumns:
     """The columns that the options name for key, value and headers, as the user writes their names.
 
-    A field is empty if its option is not set. If ``value_is_struct`` is true, ``valueColumns`` was
-    a text such as ``payload.*``: ``value`` is then ``("payload",)``, and the record's value is made
-    from the fields of that struct.
+    A field is empty if its option is not set. ``value_is_struct`` is true for an option such as
+    ``valueColumns=payload.*``. In this case ``value`` is ``("payload",)``, and the record's value
+    is made from the fields of this struct.
     """
 
     key: tuple[str, ...] = ()

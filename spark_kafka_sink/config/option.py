@@ -1,8 +1,8 @@
-"""The definition of an option (type, rule, status), and the parsing of its value.
+"""The definition of an option (type, rule, status), and the parsing of its value, as in Kafka's
+``ConfigDef``.
 
-This module has the class :class:`Option`, and the types and validators of Kafka's ``ConfigDef``. It
-also has the class :class:`Check`, which is a rule for several options together. The options
-themselves are in ``option_table``. The rules between producer options are in ``cross_checks``.
+:class:`Option` is one option, and :class:`Check` a rule for several options together. The options
+themselves are in ``option_table``.
 
 Messages are the same as Java's, because users search for them. They contain the value, shortened
 and escaped, but never the value of a secret.
@@ -124,14 +124,15 @@ def any_case(text: str) -> str:
 def one_of(*choices: str, same: Callable[[str], str] = str, empty: str | None = None) -> Rule:
     """A rule that accepts one of ``choices`` (Java's ``ValidString``).
 
-    ``same`` converts a text to another form. If the user's text and a choice have the same form,
-    the effective value is that choice. For example, :func:`any_case` converts both ``Gzip`` and
-    ``gzip`` to ``GZIP``. The rule is then Java's ``CaseInsensitiveValidString``. If ``same`` is
-    :func:`letters`, ``exactly_once`` and ``exactlyOnce`` are accepted for ``exactly-once``.
+    ``same`` converts a text to a form for comparison. A text is accepted if a choice has the same
+    form, and the effective value is this choice. Examples:
 
-    ``empty`` describes the meaning of the empty text in the documentation. If ``empty`` is None,
-    the empty text is invalid. If ``empty`` is "", the empty text passes this rule, and the code
-    that reads the option checks the empty text.
+    * With :func:`any_case`, ``Gzip`` is accepted for ``gzip`` (Java's
+      ``CaseInsensitiveValidString``).
+    * With :func:`letters`, ``exactlyOnce`` is accepted for ``exactly-once``.
+
+    ``empty`` is the meaning of the empty text, for the documentation. If it is None, the empty text
+    is invalid. If it is "", the code that reads the option checks the empty text.
     """
     listed, by_text = ", ".join(choices), {same(choice): choice for choice in choices}
     if empty is not None:
@@ -163,12 +164,11 @@ NOT_EMPTY = Rule("not empty", _not_empty)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The definition of an option.
+    """The definition of an option. Its description is in ``cli/options.toml``.
 
-    ``name`` is Java's name for a producer option, without the prefix ``kafka.``. Other options have
-    names of this package in camelCase. If the status is not HONOURED, ``note`` is the reason for
-    the status. The note is shown in the warning, in the error and in the documentation. The
-    description of the option is in ``cli/options.toml``.
+    A producer option has Java's ``name``, without the prefix ``kafka.``. Other options have names
+    in camelCase. ``note`` is the reason for a ``status`` other than HONOURED. It is shown in the
+    warning, in the error and in the documentation.
     """
 
     name: str
@@ -362,11 +362,14 @@ class Condition:
 class Check:
     """A combination of options that is an error, or a warning if ``warns`` is true.
 
-    The combination is found if all conditions in ``given`` are true, no condition in ``unless`` is
-    true, and the function ``broken`` returns true for the effective values.
-    (:meth:`Condition.in_text` describes the conditions.) ``sentence`` and ``hint`` are the texts of
-    the error. In these texts, ``{name}`` is replaced by the value of the option ``name``, and
-    ``<name>`` by the option's name as the user wrote it.
+    The user's options have the combination if these are all true:
+
+    * All conditions in ``given`` hold (:meth:`Condition.in_text` describes a condition).
+    * No condition in ``unless`` holds.
+    * The function ``broken`` returns true for the effective values.
+
+    ``sentence`` and ``hint`` are the texts of the error. In them, ``{name}`` becomes the value of
+    the option ``name``, and ``<name>`` its name as the user wrote it.
     """
 
     given: str
@@ -401,10 +404,11 @@ def refuse(
     values: Values,
     spelled: Callable[[str], str] = str,
 ) -> list[str]:
-    """Raises ConfigError if the user's options have a combination that one of ``checks`` forbids.
-    If several checks forbid a combination, the first of them raises the error. A check with
-    ``warns`` never raises an error: if the options have the combination of this check, the text of
-    the check is one of the returned warnings.
+    """Raises ConfigError for the first of ``checks`` whose combination the user's options have.
+
+    Checks with ``warns`` never raise an error: their texts are returned as warnings. ``given`` are
+    the names of the options that the user has set. ``values`` has the effective values of all
+    options.
     """
 
     def filled(text: str) -> str:
@@ -424,8 +428,8 @@ def refuse(
 def takes_references(option: Option) -> bool:
     """True if the value of the option may be a reference such as ``${env:NAME}``.
 
-    The options of TLS, SASL and a schema registry for secrets, user names, paths and addresses
-    accept references. An option with a fixed set of values accepts no references.
+    Such options are the secrets, user names, paths and addresses of TLS, SASL and a schema
+    registry. An option with a fixed set of values accepts no references.
     """
     if not option.name.startswith(REFERABLE) or option.rule is not None:
         return False
@@ -433,11 +437,11 @@ def takes_references(option: Option) -> bool:
 
 
 def check_references(option: Option, value: OptionValue, spelled: str) -> None:
-    """Raises ConfigError if a value contains a reference, but the option accepts no references.
-    Also raises ConfigError if the reference has an unsupported form.
+    """Raises ConfigError if a value contains a reference, but the option accepts no references, or
+    the reference has an unsupported form.
 
-    References are not looked up here, because an executor can have files and environment variables
-    that the driver does not have.
+    References are not looked up here: an executor can have files and environment variables that the
+    driver does not have.
     """
     text = value.value if isinstance(value, Password) else value
     if isinstance(text, str):

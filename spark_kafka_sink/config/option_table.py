@@ -1,15 +1,11 @@
-"""The definitions of all options: the producer's options under Java's names, and the sink's options
-in camelCase.
+"""The definitions of all options. docs/options.md is generated from them.
 
-This module has the two tables :data:`PRODUCER_OPTIONS` and :data:`SINK_OPTIONS`, and the names of
-partitioners. Rules for several options together are in ``cross_checks`` and ``sink_checks``. Names
-of other software are in ``foreign_options.toml``. The descriptions of the options are in
-``cli/options.toml``.
+* :data:`PRODUCER_OPTIONS`: the producer's options under Java's names. Names, types, bounds and
+  defaults come from ``ProducerConfig`` of Kafka 4.3.
+* :data:`SINK_OPTIONS`: the sink's options in camelCase.
 
-Names, types, bounds and defaults come from ``ProducerConfig`` of Kafka 4.3. ``cli/options.toml``
-lists the defaults that differ, with the reasons. One bound is stricter than Java's: Java accepts a
-negative connection setup timeout. With such a timeout, Java's producer never makes a connection.
-docs/options.md is generated from the tables and from ``cli/options.toml``.
+``cli/options.toml`` has the descriptions of the options. It also lists the defaults that differ
+from Kafka's, with the reasons.
 """
 
 from __future__ import annotations
@@ -107,6 +103,7 @@ _PRODUCER = (
     Option("client.dns.lookup", _T.STRING, "use_all_dns_ips",
            one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
     Option("connections.max.idle.ms", _T.LONG, 540_000),
+    # Stricter than Java, which accepts a negative timeout and then never makes a connection.
     Option("socket.connection.setup.timeout.ms", _T.LONG, 10_000, _NOT_NEGATIVE),
     Option("socket.connection.setup.timeout.max.ms", _T.LONG, 30_000, _NOT_NEGATIVE),
     Option("send.buffer.bytes", _T.INT, 131_072, within(-1)),

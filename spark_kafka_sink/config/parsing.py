@@ -1,13 +1,9 @@
 """Creates the configuration of a write, or of a producer without Spark, from the options that a
 user has set.
 
-This module runs the steps in order: it reads the values, applies the defaults that depend on other
-options, checks the combinations, and builds the configuration. It computes the effective delivery
-guarantee. It uses no clock and no environment variable, and logs nothing. ``names`` checks the
-names of options. ``option_table`` has the rule and the default of each option. ``sink_checks``,
-``cross_checks`` and ``schema_options`` have the checks.
-
-Only the driver and a user's ``KafkaProducer`` import this module. Tasks unpickle its results.
+The steps are: read the values, apply defaults that depend on other options, check the combinations,
+determine the effective delivery guarantee, and build the configuration. Only the driver and a
+user's ``KafkaProducer`` import this module. Tasks unpickle its results.
 """
 
 from __future__ import annotations
@@ -124,10 +120,10 @@ def sink_values_of(given: GivenOptions) -> Mapping[str, Any]:
 
 def parse_producer_config(options: Mapping[str, object]) -> ProducerConfig:
     """Parses the options of a producer without Spark. If ``configFile`` is one of them, also parses
-    the lines of this file.
+    the lines of this file. Raises only ConfigError.
 
     The names of the options are Java's, in upper or lower case, without the prefix ``kafka.``. A
-    value is text, or has the option's type already. Raises only ConfigError.
+    value is text, or already has the option's type.
     """
     given = given_options(options, "")
     if _BOOTSTRAP not in given.producer:
@@ -144,11 +140,10 @@ def parse_producer_config(options: Mapping[str, object]) -> ProducerConfig:
 
 
 def _own_values(given: GivenOptions) -> dict[str, Any]:
-    """The values of the sink options that the user has set and that have an effect. The dead-letter
-    topic has two option names: both are returned under the same name.
+    """The values of the sink options that the user has set and that have an effect.
 
-    Also reads the options of ``given.own`` that have no effect, so a wrong value of such an option
-    is an error.
+    Raises ConfigError for a wrong value, even if its option has no effect. The dead-letter topic
+    has two option names: its value is always under the name of Kafka Connect.
     """
     values = {
         name: SINK_OPTIONS[name].read(option.value, option.spelled)
@@ -205,11 +200,11 @@ def _check_producer(given: GivenOptions, requested: DeliveryGuarantee) -> Checke
 def _effective_guarantee(
     requested: DeliveryGuarantee, producer: CheckedOptions, *, is_given: bool
 ) -> tuple[DeliveryGuarantee, list[str]]:
-    """The delivery guarantee that results from the producer options, and warnings about this
-    guarantee. The guarantee is NONE if the options switch idempotence off.
+    """The delivery guarantee that results from the producer options, and warnings about it. If the
+    options switch idempotence off, the guarantee is NONE.
 
-    ``is_given`` is true if the user has set the option deliveryGuarantee. Raises ConfigError if the
-    user has set a guarantee that the options make impossible.
+    ``is_given`` is true if the user has set deliveryGuarantee. Raises ConfigError if the options
+    make this guarantee impossible.
     """
     idempotent = producer.values[_IDEMPOTENCE] and producer.idempotence_off is None
     reason = producer.idempotence_off or "kafka.enable.idempotence is set to false"
@@ -238,9 +233,8 @@ def _dead_letters(options: Mapping[str, Any]) -> DeadLetterOptions | None:
 def _fingerprint(given: GivenOptions) -> str:
     """A hash of the names and values of all options, as the user has set them.
 
-    The hash leaves out the options of TLS, SASL and the schema registry, so that no secret is
-    hashed. It also leaves out options that have a different value in each write of a query, such as
-    txnVersion.
+    The options of TLS, SASL and the schema registry are left out, so that no secret is hashed.
+    Options that differ in each write of a query, such as txnVersion, are left out too.
     """
     options = sorted(
         (name, value)

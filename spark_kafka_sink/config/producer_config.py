@@ -1,10 +1,8 @@
 """The configuration of one producer: the effective values of all producer options, after all
 checks.
 
-``parsing`` creates a :class:`ProducerConfig` from options. The code that calls the parser logs the
-``warnings`` of this object once (``errors.warn_once``).
-
-A task unpickles the object from the driver. So the task need not import the modules that parse.
+``parsing`` creates a :class:`ProducerConfig`. The caller of the parser logs its ``warnings`` once.
+Tasks unpickle it, and need not import the modules that parse.
 """
 
 from __future__ import annotations
@@ -31,9 +29,8 @@ class ProducerConfig:
     * ``connections_max_idle_ms`` is 2**63-1 if idle connections are never closed.
 
     Two configurations are equal, and have the same hash, if all fields except ``warnings`` are
-    equal. So a Python worker of Spark finds the producer of an earlier task by its configuration.
-    ``security`` has the ``sasl.`` and ``ssl.`` options that the user has set, sorted by name. A
-    secret in ``security`` has the type Password.
+    equal. ``security`` has the ``sasl.`` and ``ssl.`` options that the user has set, sorted by
+    name. A secret in it has the type Password.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]

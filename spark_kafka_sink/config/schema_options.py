@@ -1,11 +1,8 @@
 """The options of the formats with a schema (Avro, Protobuf, JSON Schema), and of the schema
 registry.
 
-This module has the class :class:`SchemaOptions`, and checks the combinations of these options. The
-definitions of the options are in ``option_table``. ``network/schema_registry.py`` sends the
-requests. This module reads no schema.
-
-The option names are Confluent's, because users know these names and have them in their files.
+This module reads these options and checks their combinations. Their names are Confluent's, because
+users know these names and have them in their files.
 """
 
 from __future__ import annotations
@@ -53,11 +50,12 @@ class PayloadOptions:
     """The schema options for the record's value or for its key. ``part`` is ``"value"`` or
     ``"key"``.
 
-    ``schema`` is the text of a schema, or the path of a file. ``name`` is the name of the record
-    type in a schema that the sink derives from the columns. ``use_id`` is the id of a registered
-    schema. ``schema``, ``name`` and ``use_id`` are None if their options are not set. If
-    ``in_header`` is true, the schema's id is in a header of the record, and not in front of the key
-    or value.
+    * ``schema``: the text of a schema, or the path of a file. None if it is not set.
+    * ``name``: the name of the record type, for a schema that the sink derives from the columns.
+      None if it is not set.
+    * ``use_id``: the id of a registered schema. None if it is not set.
+    * ``in_header``: True if the schema's id is in a header of the record, and not in front of the
+      key or value.
     """
 
     part: str
@@ -94,10 +92,10 @@ def schema_options(
     own: Mapping[str, OptionValue], options: Mapping[str, Any], named: NamedColumns
 ) -> SchemaOptions | None:
     """Reads and checks the schema options. Returns None if the formats of key and value need no
-    schema. Raises ConfigError for a wrong value or a wrong combination.
+    schema.
 
     ``own`` are the options that the user has set. ``options`` are the effective values of all
-    options.
+    options. Raises ConfigError for a wrong value or a wrong combination.
     """
     formats = {"value": (named.value, named.value_format), "key": (named.key, named.key_format)}
     parts = [part for part, (names, format_) in formats.items() if names and format_ in WITH_SCHEMA]
@@ -212,11 +210,13 @@ def registry_tls(values: Mapping[str, object]) -> dict[str, object]:
 
 def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
     """Returns the addresses of the schema registry, such as ``("https://host:8081",)``, without a
-    slash at the end.
+    slash at the end. If the option contains a reference to a secret, returns an empty tuple.
 
-    If the option contains a reference to a secret, returns an empty tuple. In this case, the
-    address is checked after the reference is replaced. Raises ConfigError for an invalid address,
-    for an address without TLS that would get a secret, and for TLS options without an effect.
+    Raises ConfigError in these cases:
+
+    * An address is invalid.
+    * A secret would be sent to an address without TLS.
+    * TLS options have no effect.
     """
     endpoint = values.get(ENDPOINT)
     if endpoint is not None and not has_references(endpoint):

@@ -1,9 +1,7 @@
 """The combinations of sink options that are an error or a warning.
 
-:data:`CHECKS` has a row for each combination, in the order in which they are checked.
-:data:`GUARANTEES` and :data:`KEYLESS` have the rows that also need producer options. The rule of
-one option is in ``option_table``, and combinations of producer options are in ``cross_checks``.
-Only the driver imports this module, because only the driver parses the options of a write.
+:data:`CHECKS` has a row for each combination, in the order of the checks. :data:`GUARANTEES` and
+:data:`KEYLESS` have the rows that also need producer options.
 """
 
 from __future__ import annotations
@@ -116,12 +114,12 @@ def _of_json(names: str) -> Iterator[Check]:
 
 
 def _may_be_null(values: Values) -> bool:
-    """True if a value that is made from ``valueColumns`` may be null, as in these cases:
+    """True if a value that is made from ``valueColumns`` may be null. There are three cases:
 
     * ``valueColumns`` names a struct, such as ``payload.*``, and the struct is null.
     * The format is string, and the only column is null.
-    * The only column is null, and the schema describes a single value and not a record. A schema of
-      the user or of the registry may be such a schema. A schema that the sink derives never is.
+    * The only column is null, and the schema is not a record. Such a schema comes from the user or
+      the registry: for a value, the sink itself derives only records.
     """
     columns, format_ = values["valueColumns"], values["valueFormat"]
     if struct_name(columns) is not None or format_ is ColumnFormat.STRING:

@@ -1,8 +1,8 @@
 """The configuration of one ``format("kprod")`` write: the options of its producers, and the options
 of the sink itself.
 
-``parsing`` creates a :class:`SinkConfig` from a user's options. The driver parses the options once.
-The tasks get the result, and need not import the modules that parse.
+``parsing`` creates a :class:`SinkConfig` on the driver. Tasks unpickle it, and need not import the
+modules that parse.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ class DeliveryGuarantee(StrEnum):
 
 
 class Preflight(StrEnum):
-    """The values of the option ``preflight``. Before the first task, the driver checks whether a
-    broker responds, whether the topic exists, and whether the principal may write to it. If a check
-    fails, ``required`` fails the write, and ``warn`` logs a warning. With ``off``, the driver does
-    not check.
+    """The values of the option ``preflight``.
+
+    Before the first task, the driver checks whether a broker responds, whether the topic exists,
+    and whether the principal may write to it. If a check fails, ``required`` fails the write, and
+    ``warn`` logs a warning. With ``off``, the driver does not check.
     """
 
     REQUIRED = "required"
@@ -52,11 +53,11 @@ class Preflight(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterOptions:
-    """The options of dead letters. An object of this class exists only if errors.tolerance is all.
+    """The options of dead letters. A dead letter is a record in a separate topic, in place of a row
+    that can't be sent.
 
-    A dead letter is a record in a separate topic, in place of a row that can't be sent.
-    ``replicas`` is None if the brokers' default is used. If ``max_records`` or ``max_fraction`` is
-    None, there is no such limit. ``max_fraction`` is a share of the incoming rows, from 0 to 1.
+    ``replicas`` is None for the brokers' default. ``max_records`` and ``max_fraction`` are None if
+    there is no such limit. ``max_fraction`` is a share of the incoming rows, from 0 to 1.
     """
 
     topic: str

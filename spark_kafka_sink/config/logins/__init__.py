@@ -1,7 +1,7 @@
-"""The ``ssl.`` and ``sasl.`` options of a client, read and checked together.
+"""Reads and checks the ``ssl.`` and ``sasl.`` options of a client.
 
-``security_checks`` checks a user's options. ``security_rules`` knows when these options have an
-effect, and has the options of login modules. ``sasl_settings`` reads the mechanism and its
-settings. ``oauth_settings`` reads the source of a token. The definitions of the options are in
-``option_table``. ``base/security`` looks up secrets.
+* ``security_checks``: checks a user's options.
+* ``security_rules``: the rules of these checks, and the options of login modules.
+* ``sasl_settings``: reads the SASL mechanism and its settings.
+* ``oauth_settings``: reads the source of a token.
 """

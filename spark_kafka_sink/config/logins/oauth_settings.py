@@ -1,8 +1,7 @@
-"""The settings of OAUTHBEARER and AWS_MSK_IAM: where a token or AWS credentials come from.
+"""The settings of OAUTHBEARER and AWS_MSK_IAM: the source of a token or of AWS credentials.
 
-This module has a class for each source of tokens (:data:`TokenSource`). It reads the options that
-name each source, and checks that there is exactly one source. ``network/auth/token_sources.py``
-fetches the token.
+:data:`TokenSource` has a class for each source. Exactly one source must be set.
+``network/auth/token_sources.py`` fetches the token.
 """
 
 from __future__ import annotations
@@ -135,8 +134,8 @@ class TokenProvider:
     """Source of a token: a user's Python class or function, with the import path ``path``.
 
     ``option`` is the name of the option that has this import path. ``options`` are the options of
-    the login module in ``sasl.jaas.config``. They are passed to the method ``configure`` of the
-    class, if the class has this method.
+    the login module in ``sasl.jaas.config``. If the class has a method ``configure``, the method
+    gets them.
     """
 
     words: ClassVar = "your own class"
@@ -147,12 +146,11 @@ class TokenProvider:
 
 @dataclass(frozen=True, slots=True)
 class AwsLogin:
-    """Source of AWS credentials: a role to assume, or a profile. If no field is set, the default
-    credential chain is the source.
+    """Source of AWS credentials: a role to assume, a profile, or a function. If no field is set,
+    the source is AWS's default credential chain.
 
-    ``provider`` is the import path of a user's function. The function returns a botocore session, a
-    boto3 session or credentials. ``sts_region`` is the region of the AWS service that assumes the
-    role.
+    ``provider`` is the import path of a user's function, which returns a botocore session, a boto3
+    session or credentials. ``sts_region`` is the region of the AWS service that assumes the role.
     """
 
     words: ClassVar = "AWS's credentials"
@@ -172,14 +170,15 @@ TokenSource = (
 
 @dataclass(frozen=True, slots=True)
 class RefreshRule:
-    """The values of the options ``sasl.login.refresh.*``, which determine when a token is
-    refreshed.
+    """The options ``sasl.login.refresh.*``: the time at which a token is refreshed.
 
-    ``window_factor`` is the share of the token's lifetime after which the token is refreshed.
-    ``window_jitter`` is the maximum of a random share that is added. The token is not refreshed
-    before ``min_period_seconds`` are over, and not later than ``buffer_seconds`` before it expires.
-    If the token's lifetime is not longer than the sum of ``min_period_seconds`` and
-    ``buffer_seconds``, only ``window_factor`` and ``window_jitter`` count, as in Java.
+    * ``window_factor``: the share of the token's lifetime after which the token is refreshed.
+    * ``window_jitter``: the largest random share that is added to ``window_factor``.
+    * ``min_period_seconds``: the shortest time before a refresh.
+    * ``buffer_seconds``: the time before the token's expiry at which it is refreshed at the latest.
+
+    For a short lifetime, only the first two count, as in Java. A lifetime is short if it is at most
+    ``min_period_seconds`` + ``buffer_seconds``.
     """
 
     window_factor: float
@@ -251,10 +250,9 @@ def is_known_handler(name: str) -> bool:
 
 def _class_of(options: Mapping[str, object], option: str) -> str:
     """Returns the class that ``option`` names, without a vendor's package prefix. Returns an empty
-    text if the option names no class.
+    text if the option is not set, or names one of Java's classes in ``_ORDINARY``.
 
-    Also returns an empty text for Kafka's own classes (``_ORDINARY``): this package does the work
-    of these classes even if the option is not set.
+    The classes in ``_ORDINARY`` have no effect: this package always does their work.
     """
     name = without_shading(text_of(options.get(option)))
     return "" if name in _ORDINARY else name

@@ -1,12 +1,10 @@
-"""Reads the ``sasl.`` options together: the mechanism, and its settings.
+"""Reads the ``sasl.`` options: the mechanism and its settings.
 
-This module chooses the mechanism. It reads the login module in ``sasl.jaas.config``, or the short
-form ``sasl.username`` and ``sasl.password``. It raises an error if these options contradict each
-other. ``oauth_settings.py`` finds the source of a token. This module opens no connection and reads
-no token and no file.
+A user sets ``sasl.jaas.config``, or the short form ``sasl.username`` and ``sasl.password``. It is
+an error if these options contradict each other.
 
-The driver reads the settings only to find mistakes before a task starts. Each producer reads the
-settings again, on its own machine, because the secrets are on that machine.
+The driver reads the settings only to find mistakes before a task starts. Each producer reads them
+again on its own machine, where the secrets are.
 """
 
 from __future__ import annotations
@@ -100,11 +98,10 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
 
 
 def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
-    """Returns True if the whole value of ``sasl.jaas.config`` is a reference to a secret, such as
-    ``${file:/path}``. The login module in it is known only after the reference is replaced.
+    """Returns True if the whole value of ``sasl.jaas.config`` is a reference, such as
+    ``${file:/path}``. The login module is then unknown until the reference is replaced.
 
-    The result is False if only the value of one option in the text is a reference: this text can be
-    parsed.
+    The result is False if only the value of an option in the text is a reference.
     """
     login_module = options.get(_JAAS)
     return has_references(login_module) and is_one_reference(text_of(login_module))

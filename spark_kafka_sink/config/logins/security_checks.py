@@ -1,9 +1,7 @@
-"""Checks that a user's ``ssl.`` and ``sasl.`` options fit together, and that each of these options
-has an effect.
+"""Checks that a user's ``ssl.`` and ``sasl.`` options fit together, and that each of them has an
+effect. The entry point is :func:`check_security`.
 
-:func:`check_security` makes these checks in order, and also checks ``security.protocol``. It
-changes no value. The rules themselves are in ``security_rules``, and the settings of a login are in
-``sasl_settings``. ``cross_checks`` checks all other producer options.
+The rules are in ``security_rules``.
 """
 
 from __future__ import annotations
@@ -72,10 +70,10 @@ _NO_MECHANISM = (
 
 def check_security(options: GivenProducerOptions, values: Values) -> list[str]:
     """Checks ``security.protocol`` and the options of TLS and SASL together. Returns warnings.
+    ``values`` has the effective value of every producer option.
 
-    ``values`` has the effective value of every producer option. Raises ConfigError for the first
-    wrong option. An option is wrong in three cases: it has no effect, it contradicts another
-    option, or Spark would show its secret.
+    Raises ConfigError for the first wrong option. An option is wrong if it has no effect, if it
+    contradicts another option, or if Spark would show its secret.
     """
     return list(_SecurityChecks(options, values).warnings())
 

@@ -1,10 +1,8 @@
 """Rules for the ``ssl.`` and ``sasl.`` options: when an option has an effect, and which options
 can't be combined.
 
-This module knows which options have an effect with a ``security.protocol`` or a mechanism. It reads
-the options of each login module (``login_modules.toml``), and checks them. It also checks that a
-user gives at most one key store and one trust store. For example, one key store by its path and
-another as text are an error. This module reads no certificate and opens no connection.
+This module also has the options of each login module (``login_modules.toml``), and finds secrets
+that Spark would show.
 """
 
 from __future__ import annotations
@@ -80,12 +78,12 @@ TLS_1_3_SUITES: Final = frozenset(
 
 
 def _rule(given: str, unless: str, message: str) -> Check:
-    """Creates a check for options that make no sense together.
+    """Creates a check for options that make no sense together. The check fails if all options in
+    ``given`` are set and no option in ``unless`` is set.
 
-    The check fails if all options in ``given`` are set and no option in ``unless`` is set.
     ``given`` and ``unless`` are lists such as ``ssl.keystore.key ssl.keystore.type=PEM``. An item
-    ``name=value`` counts as set only if the option has that value. ``message`` is the text of the
-    error, which is Java's text if Java has this check.
+    ``name=value`` counts as set only if the option has this value. ``message`` is the text of the
+    error. It is Java's text if Java has this check.
     """
     items = sorted(given.split())
     shown = [
@@ -175,11 +173,11 @@ class LoginModule:
 
 
 def _of_endpoint() -> Iterator[Option]:
-    """The TLS options of a login module for the token endpoint.
+    """The TLS options of a login module for the token endpoint. They have the names of the brokers'
+    TLS options.
 
-    These options have the names of the brokers' TLS options. The endpoint gets a secret, so two
-    rules are stricter than the rules for brokers: the host name of the endpoint is always verified,
-    and an option without an effect is an error.
+    Two rules are stricter than for brokers, because the endpoint gets a secret. The host name of
+    the endpoint is always verified. An option without an effect is an error.
     """
     for option in SECURITY_OPTIONS:
         for prefix in ("", "oauth.") if option.name.startswith("ssl.") else ():
@@ -237,22 +235,21 @@ _TEXTS: Final = (OptionType.STRING, OptionType.PASSWORD, OptionType.LIST)
 
 
 def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
-    """Finds secrets that Spark would show. ``text`` is the value of ``sasl.jaas.config``. Returns
-    the names of the login module's options that contain such a secret.
+    """Finds the secrets in ``text``, the value of ``sasl.jaas.config``, that Spark would show.
+    Returns the names of the login module's options that contain them.
 
-    If ``text`` contains a word such as "password" (``spark.redaction.regex``), Spark hides the
-    whole text, and the result is empty. Otherwise the result is the same as the result of
-    :func:`inline_secrets`.
+    The result is empty if Spark hides the whole text, because it contains a word such as "password"
+    (``spark.redaction.regex``).
     """
     return inline_secrets(text, own_options=own_options) if _REDACTED.search(text) is None else ()
 
 
 def refuse_inline(value: object, spelled: str, file: str) -> None:
     """Raises ConfigError if ``value`` is a secret as plain text, and not a reference to a secret.
-    The callers check only options whose values Spark shows in plans and event logs.
 
-    The hint of the error advises the user to put the secret into a file. ``file`` is the part of
-    the hint that describes the content of this file.
+    Call this function only for options whose values Spark shows in plans and event logs. The hint
+    of the error advises the user to put the secret into a file: ``file`` describes the content of
+    this file.
     """
     if isinstance(value, Password) and value.value and not is_one_reference(value.value):
         raise ConfigError(
@@ -265,11 +262,11 @@ def refuse_inline(value: object, spelled: str, file: str) -> None:
 
 
 def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
-    """Finds secrets in plain text. ``text`` is the value of ``sasl.jaas.config``. Returns the names
-    of the login module's options that can be secrets, and whose values are not references.
+    """Finds the secrets in ``text``, the value of ``sasl.jaas.config``, that are plain text and not
+    references. Returns the names of the login module's options that contain them.
 
-    Returns an empty tuple if ``text`` can't be parsed. ``own_options`` is true if a user's class
-    gets the options: then every unknown option counts as a secret.
+    If ``own_options`` is true, a user's class gets the options, and every unknown option counts as
+    a secret. The result is empty if ``text`` can't be parsed.
     """
     try:
         entry = parse_jaas_config(text)
@@ -300,8 +297,11 @@ def check_options(entry: JaasEntry, module: LoginModule) -> None:
     """Checks all options in ``entry``, the parsed ``sasl.jaas.config``. Raises ConfigError for an
     invalid option.
 
-    An option is invalid if ``module`` has no option of this name, if the value breaks the option's
-    rule, or if the option has no effect together with the other options.
+    An option is invalid in three cases:
+
+    * ``module`` does not have or does not support this option.
+    * Its value is empty or wrong.
+    * It contradicts the other options.
     """
     for name in entry.options:
         option, value = module.find(name), entry.get(name)

@@ -1,13 +1,11 @@
-"""Reads the option ``configFile``. It names a properties file of a Kafka client. The lines of this
-file are added to the user's options.
+"""Reads the option ``configFile``: a properties file of a Kafka client. Its lines are added to the
+user's options.
 
-This module decides which lines are used. It replaces each secret in the file by a reference to the
-line of the secret. ``given_options`` reads the options of the write. ``cross_checks`` reads the
-values.
-
-An option of the write overrides a line of the file. Other clients can use the same file. So a line
-for a consumer, an admin client, Connect or a schema registry is ignored, and a warning names this
-line. Every other line is treated like an option of the write: an unknown name is an error.
+* An option of the write overrides a line of the file.
+* A secret in the file is replaced by a reference to its line.
+* A line for another client is ignored with a warning: several clients can share the file. Other
+  clients are a consumer, an admin client, Connect and a schema registry.
+* Any other line is treated like an option of the write: an unknown name is an error.
 """
 
 from __future__ import annotations
@@ -77,9 +75,10 @@ def _warn_ignored(found: GivenOptions, file: str, whose: str, names: Iterable[st
 
 
 def _is_anothers(key: str, value: object, prefix: str) -> bool:
-    """Returns True if a line of the file is for another client. The caller ignores such a line. The
-    result is also True for a line with a serializer for bytes or text: Java's producer needs such a
-    line, the sink does not.
+    """Returns True if a line of the file is for another client. The caller ignores such a line.
+
+    A line with a serializer for bytes or text is for another client, too: Java's producer needs
+    such a line, the sink does not.
     """
     if prefix and key in ("key.serializer", "value.serializer"):
         return str(value).strip().rpartition(".")[2] in _AS_COLUMNS

@@ -21,10 +21,11 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 class Component:
     """A client or program that has its own options, such as a consumer.
 
-    ``names`` are the option names of the component. A name that begins with one of the
-    ``beginnings`` is also an option name of the component. ``instead`` is the advice for a user who
-    sets such an option. If ``in_files`` is true, a line of a properties file with such an option is
-    ignored, because several clients can share the file.
+    * ``component``: its name in messages.
+    * ``instead``: the advice for a user who sets such an option.
+    * ``names`` and ``beginnings``: its option names, and the beginnings of further option names.
+    * ``in_files``: True if a line of a properties file with such an option is ignored. (Several
+      clients can share the file.)
     """
 
     component: str

@@ -1,8 +1,7 @@
-"""The options that the user has set, by name. Each option also has the place in which the user has
-set it: the write, or a file.
+"""The options that the user has set, by name.
 
-:class:`GivenOptions` has all options. This module finds names that are set twice, and decides which
-producer options are accepted. ``config_file`` reads a file. ``cross_checks`` reads the values.
+:class:`GivenOptions` has all options. Each option has the place where the user has set it: the
+write, or a file. This module also finds names that are set twice.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ class GivenOptions:
     """All options that the user has set.
 
     ``producer`` has the options of the producer by Java's names. ``own`` has the options of the
-    sink by their documented names. ``prefix`` is the prefix that users write in front of a
-    producer's option: ``kafka.`` for a write, empty for a producer without Spark.
+    sink by their documented names. ``prefix`` is the prefix of a producer's option: ``kafka.`` for
+    a write, empty for a producer without Spark.
     """
 
     prefix: str
@@ -39,11 +38,11 @@ class GivenOptions:
     warnings: list[str] = field(default_factory=list)
 
     def as_options(self) -> dict[str, str]:
-        """Returns all options as one map from name to text, as if the user had set all options on
+        """Returns all options as one map from name to text, as if the user had set all of them on
         the write.
 
-        The map has the lines of ``configFile``, and not ``configFile`` itself. In place of a secret
-        from the file, the map has a reference to the line of the secret.
+        The map has the lines of the ``configFile`` in place of the option ``configFile``. A secret
+        from the file is replaced by a reference to its line.
         """
         texts = {self.prefix + name: given.value for name, given in self.producer.items()}
         texts |= {n: given.value for n, given in self.own.items() if n != CONFIG_FILE}
@@ -51,11 +50,12 @@ class GivenOptions:
 
 
 def add_producer_option(found: GivenOptions, name: str, given: Given) -> bool:
-    """Adds a producer's option to ``found.producer``, and returns True. If ``name`` is no option of
-    the producer, returns False.
+    """Adds an option to ``found.producer`` and returns True. Returns False if ``name`` is no option
+    of the producer.
 
-    If the producer's option has no effect in this package, adds only a warning. Raises ConfigError
-    for an option that the sink refuses, such as ``transactional.id``.
+    For an option without an effect in this package, such as ``metrics.context.x``, adds only a
+    warning and returns True. Raises ConfigError for an option that the sink refuses, such as
+    ``transactional.id``.
     """
     option = PRODUCER_OPTIONS.get(name)
     if option is None:
@@ -75,14 +75,14 @@ def folded(
 ) -> Iterator[tuple[str, str, object]]:
     """Yields each option as (name in lower case without ``prefix``, name as written, value).
 
-    Raises ConfigError if two names are equal or differ only in case, because it would be arbitrary
-    which value counts. Two options of a write never have such names: Spark has put the options into
-    a map that ignores case. In this map, a later value has replaced an earlier value.
+    Raises ConfigError if two names are equal or differ only in case. Options of a Spark write never
+    have such names, because Spark has already merged them.
     """
     seen: dict[str, str] = {}
     for name, value in options:
         key = name.lower().removeprefix(prefix)
         if key in seen:
+            # It would be arbitrary which of the two values counts.
             both = f"Options '{safe_text(seen[key])}' and '{safe_text(name)}'{where}"
             raise ConfigError(
                 f"Option '{safe_text(name)}'{where} is there twice"

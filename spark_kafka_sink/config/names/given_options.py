@@ -1,9 +1,5 @@
 """Reads all options that the user has set, including the options in the ``configFile``, and checks
-their names.
-
-Every caller uses :func:`given_options`: a write, ``KafkaProducer`` and the command ``kprod``. The
-function also reads the ``configFile`` that the options name (``config_file``). ``cross_checks``
-reads the values. ``unknown_options`` creates the error for a wrong name.
+their names. The entry point is :func:`given_options`.
 """
 
 from __future__ import annotations
@@ -25,12 +21,12 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 
 
 def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
-    """Checks the names of all options in ``options``. If ``configFile`` is one of them, also checks
-    the names in this file. Returns the options from both sources.
+    """Checks the names of all ``options``, and of the options in the ``configFile`` if it is one of
+    them. Returns the options from both sources.
 
-    ``prefix`` is ``kafka.`` for a write, and empty for a producer without Spark. A write accepts
-    the options of the producer and of the sink. Raises ConfigError for a name that is not an
-    option, and for a file that can't be read.
+    ``prefix`` is ``kafka.`` for a write, and empty for a producer without Spark. Only a write
+    accepts the options of the sink. Raises ConfigError for a name that is not an option, and for a
+    file that can't be read.
     """
     found = GivenOptions(prefix)
     for key, name, value in folded(options.items()):

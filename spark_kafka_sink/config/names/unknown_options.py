@@ -1,8 +1,8 @@
 """The error for a wrong option name, with a suggestion.
 
-This module finds the reason why a name is wrong: the name belongs to other software, is refused,
-has the wrong prefix, or is misspelt. It also decides whether the name looks like the name of a
-secret. It reads no value of an option, and no file.
+The hint of the error depends on the reason: the name belongs to other software, is refused, has the
+wrong prefix, or is misspelt. If the name looks like the name of a secret, the hint also advises to
+replace the secret.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SINK_BY_KEY = {name.lower(): option for name, option in SINK_OPTIONS.items()}
 
 @dataclass(frozen=True, slots=True)
 class OptionSource:
-    """The place in which the user has set an option: a write, a producer without Spark, or a file.
+    """The place where the user has set an option: a write, a producer without Spark, or a file.
 
-    ``prefix`` is the prefix of a producer's option in this place (``kafka.`` or empty). ``sink`` is
-    true if the options are for a write. ``where`` is a text with the file's name. It is empty if
-    the place is no file.
+    * ``prefix``: the prefix of a producer's option in this place, ``kafka.`` or empty.
+    * ``sink``: True if the options are for a write.
+    * ``where``: a text with the file's name. Empty if the place is no file.
     """
 
     prefix: str
@@ -64,8 +64,8 @@ def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
     """Creates the error for a name that is no valid option in ``place``.
 
     ``key`` is the name in lower case, and ``shown`` the name as the user wrote it. If the name
-    looks like the name of a secret, the hint advises the user to replace the secret, because other
-    programs have possibly shown it.
+    looks like the name of a secret, the hint advises to replace the secret: Spark may have shown
+    its value.
     """
     name = key.removeprefix(PREFIX)
     error = _known_elsewhere(name, shown, place)
@@ -129,9 +129,11 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
 
 
 def _right_name(name: str, place: OptionSource) -> str | None:
-    """Creates a hint with the name that the user probably meant. The hint has ``name`` itself, but
-    with a prefix or without a prefix, as ``place`` needs it. Or the hint has the option name that
-    is most similar to ``name``. Returns None if no option name is similar.
+    """Creates a hint with the name that the user probably meant. Returns None if no option name is
+    similar.
+
+    If ``name`` is an option, but has a wrong prefix for ``place``, the hint has the right prefix.
+    Otherwise the hint has the option name that is most similar to ``name``.
     """
     inner = name.removeprefix("producer.").removeprefix("override.")
     if inner != name and inner in PRODUCER_OPTIONS:
