@@ -22,8 +22,8 @@ class Latch:
     """An event that happens once. One thread waits for it, and holds no lock meanwhile."""
 
     # Not a threading.Condition: a KeyboardInterrupt can be raised between two calls of its Python
-    # code. In Condition.__enter__, the lock then stays held forever. In Condition.wait, the caller's
-    # ``with`` then releases a lock that it does not hold.
+    # code. In Condition.__enter__, the lock then stays held forever. In Condition.wait, the
+    # caller's ``with`` then releases a lock that it does not hold.
     __slots__ = ("_gate",)
 
     def __init__(self) -> None:

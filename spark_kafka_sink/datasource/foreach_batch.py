@@ -1,17 +1,14 @@
 """Functions for ``writeStream.foreachBatch`` that write each micro-batch exactly once.
 
-:func:`foreach_batch` is for one write, and :func:`transaction` for several writes that are
-committed together. Both use the batch writer of ``format("kprod")``, and set the identity of a
-write for this writer: txnAppId is the name, and txnVersion is the micro-batch's id.
+* :func:`foreach_batch` is for one write.
+* :func:`transaction` is for several writes that are committed together.
 
-Spark runs a micro-batch again after a failure, with the same id. Spark gives the writes of one
-foreachBatch function no identity of their own, so the user names each write.
+After a failure, Spark runs a micro-batch again with the same id. Spark does not show whether two
+writes of a user's function are the same write. So the user gives each write a name. The commit log
+then identifies a write by its name (txnAppId) and the micro-batch's id (txnVersion).
 
-**The run id** is generated once per name and per run of a query (``named_writes``). So if the
-user's function creates a new object in each of its calls, all these objects have the same run id.
-The commit log treats this id like the run id of a stream: two queries with one name stop each
-other, and a new checkpoint with an old name is an error. After a failed write, the next write gets
-a new run id.
+The commit log also gets a run id, which ``exactly_once/named_writes.py`` generates for each name
+and each run of a query. Two queries that use one name have different run ids, and stop each other.
 """
 
 from __future__ import annotations
@@ -95,10 +92,13 @@ class ForeachBatch:
         """Writes a micro-batch. Spark calls this method once per micro-batch, and again after a
         failure. If the micro-batch is already committed, no row is written.
 
-        Raises CommitError before a row is written if the commit log does not expect this batch id.
-        It expects the id of the last batch with this name, or a larger id of the same query. Raises
-        ConfigError if this process has already written another DataFrame with the same name and
-        batch id. Also raises ConfigError if another write of this name is running.
+        Raises CommitError, before a row is written, if the commit log does not expect this batch
+        id. It expects the id of the last batch with this name, or a larger id of the same query.
+
+        Raises ConfigError in two cases:
+
+        * This process has already written another DataFrame with the same name and batch id.
+        * Another write of this name is running in this process.
         """
         options = dict(self.options)
         micro_batch = _MicroBatch(self.name, batch_id, options)
@@ -121,20 +121,24 @@ def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
         write = foreach_batch("orders", **{"kafka.bootstrap.servers": "host:9092", "topic": "t"})
         df.writeStream.foreachBatch(write).option("checkpointLocation", path).start()
 
-    ``name`` identifies the write. The name must be unique among all writes to a Kafka cluster with
-    the same transactionalIdPrefix (default: ``kprod``). Keep the name after a restart. Use a new
-    name for a new checkpoint, because the batch ids of a new checkpoint begin at 0 again.
+    ``name`` identifies the write:
 
-    ``options`` are the options of the sink. If a micro-batch runs again, the sink compares the
-    micro-batch with its first run. If ``options`` contain the query's checkpointLocation, the sink
-    compares the offsets of the sources. Otherwise it compares the numbers of rows and bytes.
+    * It must be unique among all writes to a Kafka cluster with the same transactionalIdPrefix
+      (default: ``kprod``).
+    * Keep the name after a restart.
+    * Use a new name for a new checkpoint, because its batch ids begin at 0 again.
+
+    ``options`` are the options of the sink. If a micro-batch runs again, the sink compares it with
+    its first run. With the query's checkpointLocation in ``options``, it compares the offsets of
+    the sources. Otherwise it compares the numbers of rows and bytes.
 
     The returned function also supports the output modes update and complete, which Spark does not
     support for Python sinks. You can call it in your own foreachBatch function, from threads, and
     over Spark Connect.
 
-    Raises ConfigError for an invalid name, for the options txnAppId and txnVersion, which this
-    function sets, and for a deliveryGuarantee other than exactly-once.
+    Raises ConfigError for an invalid name, and for a deliveryGuarantee other than exactly-once.
+    Also raises ConfigError for the options txnAppId and txnVersion, which this function sets
+    itself.
     """
     check_part("the name given to foreach_batch", name)
     _check("foreach_batch", options)
@@ -151,8 +155,7 @@ class _State(Enum):
 class Transaction:
     """Several writes of one micro-batch that become visible together, or not at all. Thread-safe.
 
-    You get this object from the ``with`` block of :func:`transaction`. ``_lock`` guards the fields
-    that are declared after it.
+    You get this object from the ``with`` block of :func:`transaction`.
     """
 
     def __init__(self, name: str, number: int, options: Mapping[str, OptionText]) -> None:
@@ -162,6 +165,7 @@ class Transaction:
         self._micro_batch = _MicroBatch(name, number, self._options)
         self._token = uuid.uuid4().hex
         self._lock = threading.Lock()
+        # The lock guards the fields from here on.
         self._state = _State.OPEN
         self._plans: Counter[int] = Counter()
         self._running = 0
@@ -176,14 +180,15 @@ class Transaction:
         return self._micro_batch.place
 
     def write(self, batch: DataFrame, **options: OptionText) -> None:
-        """Writes the rows of ``batch``. Consumers with read_committed don't see the rows until the
-        block ends. Blocks until all rows are acknowledged. ``options`` override topic, columns and
-        formats for this write.
+        """Writes the rows of ``batch``. Blocks until all rows are acknowledged. Consumers with
+        read_committed don't see the rows until the block ends.
 
-        If the write raises an exception, the whole transaction fails. If the transaction has ended,
-        raises IllegalStateError and sends no row. If an earlier write has failed, raises
-        CommitError and sends no row. Raises ConfigError for an option that can't differ between
-        the writes of a transaction.
+        ``options`` override topic, columns and formats for this write. If the write raises an
+        exception, the whole transaction fails. No row is sent in these cases:
+
+        * The transaction has ended: IllegalStateError.
+        * An earlier write has failed: CommitError.
+        * An option can't differ between the writes of a transaction: ConfigError.
         """
         with self._counted():
             _check("transaction", options)
@@ -194,9 +199,11 @@ class Transaction:
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
-        """A context manager that counts a write as running. If the write raises an error, stores
-        that error, so that :meth:`commit` fails. If the transaction has ended or an earlier write
-        has failed, raises an error before the write begins.
+        """A context manager that counts a write as running. It stores an error of the write, so
+        that :meth:`commit` fails.
+
+        Raises an error before the write begins if the transaction has ended or an earlier write has
+        failed.
         """
         with self._lock:
             self._refuse_ended("a write comes after its end, and sends nothing")
@@ -214,9 +221,10 @@ class Transaction:
                 self._failure = self._failure or failure
 
     def _context_of(self, batch: DataFrame, options: Mapping[str, OptionText]) -> WriteContext:
-        """Returns the identity of the block's next write. The tasks and the commit of this write
-        receive the identity. At the first write, also finds the query that has called the user's
-        function.
+        """Returns the identity of the block's next write, for the tasks and the commit of this
+        write.
+
+        At the first write, also finds the query that has called the user's function.
         """
         session = batch.sparkSession
         with self._lock:
@@ -233,7 +241,7 @@ class Transaction:
             return self._context.of_part(before.total())
 
     def commit(self) -> None:
-        """Commits all writes of the block. The end of the block calls this method if the user has
+        """Commits all writes of the block. The block calls this method at its end if the user has
         not called it. If the block has no write, nothing is committed.
 
         Raises CommitError if a write failed or is still running, and IllegalStateError if the
@@ -300,12 +308,9 @@ class Transaction:
         self._micro_batch.check(written, whole=whole)
 
     def _end(self, *, abort: bool) -> None:
-        """Commits or aborts all writes of the block, by a further write without rows. Does nothing
-        if the block has no write.
-
-        Spark runs the commit of that further write on the driver, which can reach the brokers. This
-        process may be unable to reach them.
-        """
+        """Commits or aborts all writes of the block. Does nothing if the block has no write."""
+        # A further write without rows ends the block: Spark runs its commit on the driver, which
+        # can reach the brokers. This process may be unable to reach them.
         session, context = self._session, self._context
         if session is None or context is None:
             return  # nothing was written
@@ -333,12 +338,14 @@ def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Tra
         df.writeStream.foreachBatch(write).start()
 
     ``name`` and ``batch_id`` have the same meaning as for :func:`foreach_batch`. ``options`` are
-    the sink's options for all writes of the block. The writes may differ in topic, columns and
-    formats only. They may run in threads, and each must end before the block ends. If a write or
-    the block raises an exception, all writes of the block are aborted.
+    the sink's options for all writes of the block. Only topic, columns and formats may differ
+    between the writes.
 
-    Raises ConfigError if another block with this name is open in this process, and in the cases of
-    :func:`foreach_batch`.
+    The writes may run in threads, and each must end before the block ends. If a write or the block
+    raises an exception, all writes of the block are aborted.
+
+    Raises the errors of :func:`foreach_batch`. Also raises ConfigError if another block with this
+    name is open in this process.
     """
     check_part("the name given to transaction", name)
     _check("transaction", options)
@@ -369,21 +376,21 @@ class _MicroBatch:
 
     def check(self, written: Written, *, whole: bool) -> None:
         """Raises ConfigError if this process has written other DataFrames under this name and batch
-        id. The new write would count as a repetition of the earlier write, and its rows would be
-        lost. ``written`` describes the DataFrames of the new write. ``whole`` is true if these are
-        all DataFrames of the batch.
+        id. The new write would count as a replay of the earlier write, and its rows would be lost.
 
-        If the user has set verifyReplays=false and the query of the write is unknown, nothing is
-        checked.
+        ``written`` describes the DataFrames of the new write. ``whole`` is true if these are all
+        DataFrames of the batch. Nothing is checked if the user has set verifyReplays=false and the
+        query of the write is unknown.
         """
         if written.query_run or not self._is_replay:
             _runs().check(self.place, self._name, written, whole=whole)
 
     @property
     def _is_replay(self) -> bool:
-        """True if the user has set verifyReplays=false. With this option, the user guarantees that
-        a batch that runs again has the same rows. So a write with a batch id that is already
-        written counts as a replay, without a check.
+        """True if the user has set verifyReplays=false.
+
+        With this option, the user guarantees that a batch has the same rows when it runs again. A
+        write with a batch id that is already written then counts as a replay, without a check.
         """
         given = self._text(_VERIFIES.name)
         return given is not None and _VERIFIES.read(given, _VERIFIES.name) is False
@@ -394,9 +401,8 @@ class _MicroBatch:
         """Returns the identity of a write: the run id, the query, the source offsets and their
         digest. ``token`` identifies a ``transaction`` block, and is empty in ``foreach_batch``.
 
-        If the option offsetsGroup is set, raises ConfigError for offsets that can't be read. If the
-        option changelog is set and the micro-batch ends within a version of a Delta table, logs a
-        warning.
+        Raises ConfigError if offsetsGroup is set and the source offsets can't be read. Logs a
+        warning if changelog is set and the micro-batch ends within a version of a Delta table.
         """
         location = self._text("checkpointLocation")
         offsets, digest = None, ""
@@ -442,9 +448,10 @@ class _MicroBatch:
 
 
 def _divided(version: int) -> str:
-    """The warning that a micro-batch has read only a part of the changes in Delta table version
-    ``version``. The next micro-batch reads the other part, which may contain deletes of keys that
-    this micro-batch has inserted.
+    """The warning that a micro-batch has read only a part of version ``version`` of a Delta table.
+
+    The next micro-batch reads the other part. It may contain deletes of keys that this micro-batch
+    has inserted.
     """
     return coded(
         Kind.DIVIDED_VERSION,
@@ -478,14 +485,14 @@ def _save(
 
 def _plan_of(batch: DataFrame, options: Mapping[str, OptionText]) -> int:
     """A hash that identifies a write of this process. It is made from the DataFrame's plan, its
-    schema, and the options that may differ between writes. The schema is included because the
-    plan's own hash ignores the names of columns.
+    schema, and the options that may differ between writes.
     """
     found: list[object] = [
         (name, str(value)) for key, value in options.items() if (name := key.lower()) in _IDENTITY
     ]
     with contextlib.suppress(Exception):  # the write must not fail for it
         found.append(batch.semanticHash())
+        # The plan's own hash ignores the names of columns.
         found.append(batch.schema.json())
     return hash(frozenset(found))
 

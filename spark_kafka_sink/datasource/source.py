@@ -1,20 +1,19 @@
 """The data source ``kprod``, which Spark calls: it takes options and a schema, and returns writers.
 
-:class:`KprodDataSource` makes the plan of a write (``plan/write_plan.py``), and gives the plan to
-one of three writers. A writer only passes calls on: ``write`` to :class:`PlannedTask`, ``commit``
-and ``abort`` to :class:`PlannedBatch`. This module does not interpret options, columns or commit
-messages. Everything except pyspark is imported on use, so that a lookup of the format is cheap.
+:class:`KprodDataSource` makes the plan of a write (``plan/write_plan.py``) for one of three
+writers. A writer only passes calls on: ``write`` to :class:`PlannedTask`, ``commit`` and ``abort``
+to :class:`PlannedBatch`.
 
-Before any task, the driver checks in this order: that options are set; that the mode is not
-overwrite; the values of options; the columns; the brokers and the topic (the preflight); the
-schemas of a registry; and with exactly-once the commit log. Spark also calls ``streamWriter``
-before each commit and abort. At that time the driver checks only options and columns, because the
-other checks have passed at planning.
+The driver checks a write in this order:
 
-**Overwrite is refused**, in batch (``mode("overwrite")``, ``INSERT OVERWRITE``) and in streams,
-because Spark passes ``outputMode("complete")`` as overwrite. Spark's Kafka sink accepts complete
-mode, and appends the whole result table in every micro-batch. A topic can't be replaced, so this
-sink refuses complete mode, with a hint what to use instead.
+1. Options are set, and the mode is not overwrite. A topic can't be replaced.
+2. The values of the options, and the columns.
+3. The file of the report, and the users' classes.
+4. The brokers and the topics (the preflight).
+5. The schemas of a registry.
+6. With exactly-once, the commit log.
+
+Before a commit or abort, Spark calls ``streamWriter`` again. Then the driver only checks 1 and 2.
 """
 
 from __future__ import annotations
@@ -89,9 +88,9 @@ class KprodDataSource(DataSource):
         """Returns the columns of a table that is created without a schema (CREATE TABLE ... USING
         kprod).
 
-        ``last_report``, ``backfill`` and ``by_leader`` send requests to the driver as options of a
-        read. For such options this method executes the request, and returns a schema that contains
-        the answer (``process/asked_of_driver.py``).
+        Also executes a request to the driver, if the options contain one, and returns a schema that
+        contains the answer. ``last_report``, ``backfill`` and ``by_leader`` send such requests
+        (``process/asked_of_driver.py``).
         """
         if _BY_LEADER in self.options:
             from spark_kafka_sink.datasource.jobs.by_leader import schema_with_places
@@ -275,6 +274,8 @@ class KprodDataSource(DataSource):
                 kind=Kind.NO_OPTIONS,
             )
         if overwrite:
+            # Spark also passes outputMode("complete") as overwrite. Spark's Kafka sink accepts it,
+            # and appends the whole result table in every micro-batch.
             raise _overwrite_refused(streaming=streaming)
 
     def _refuse_reading(self) -> NoReturn:
@@ -287,10 +288,16 @@ class KprodDataSource(DataSource):
 
 
 def _unpickled(cls: type[KprodDataSource], options: dict[str, str]) -> KprodDataSource:
-    """Creates the data source when Spark unpickles it, and marks it as unpickled. Only a commit or
-    an abort gets an unpickled data source (``checks/preflight.py``).
+    """Creates the data source when Spark unpickles it, and marks it as unpickled. Spark unpickles a
+    data source only for a commit or an abort.
     """
     source = cls(spark_datasource.CaseInsensitiveDict(options))
+    # Seen on pyspark 4.2: to plan a micro-batch, Spark creates a new data source from the class and
+    # the options. For a commit or an abort, it unpickles the data source of the start of the run,
+    # in another process. If a later Spark also plans with an unpickled data source, there is no
+    # preflight, and the tasks raise errors such as a missing topic.
+    # A preflight in a writer's __getstate__ was rejected: Spark would show its errors as
+    # "PicklingError: Could not serialize object".
     source._unpickled = True
     return source
 
@@ -371,8 +378,8 @@ if hasattr(spark_datasource, "DataSourceStreamArrowWriter"):
 
 
 def _without_columns_at_the_end(config: SinkConfig) -> SinkConfig:
-    """Removes the column options from the config if the write only ends a ``transaction`` block.
-    That write has no rows, so it has neither these columns nor a schema.
+    """Removes the column options from the config of the write that ends a ``transaction`` block.
+    This write has no rows, so the columns do not exist. Other configs are returned unchanged.
     """
     if config.txn_context is None:
         return config

@@ -1,7 +1,8 @@
-"""The checks before a write: the topic, the cluster, the executors.
+"""The checks of the topic, the cluster and the executors.
 
-``preflight`` runs on the driver before each write. It calls ``topic_checks``, which checks rights
-and configs of the topic. ``cluster_checks`` has the steps of ``kprod check``. ``executor_checks``
-runs these steps on the executors. A step's result is a ``Step`` (``check_steps``). The package
-``config`` checks the options, and ``datasource/write/schema.py`` checks the columns.
+* ``preflight``: the checks on the driver before each write.
+* ``topic_checks``: rights and configs of a topic.
+* ``cluster_checks``: the steps of ``kprod check``.
+* ``executor_checks``: runs these steps on the executors.
+* ``check_steps``: the class of a step's result.
 """

@@ -26,12 +26,12 @@ class StepState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The result of one step of ``kprod check``. The command shows each result as a row of a table.
+    """The result of one step of ``kprod check``, a row of its table.
 
-    ``name`` is the name of the step. ``said`` is the finding, or the reason why the step was
-    skipped. ``change`` is advice. ``code`` is an error code such as ``KP0301``, which the docs
-    explain. A failed step and a warning have both advice and a code. The other results have neither
-    of them.
+    * ``name``: the name of the step.
+    * ``said``: the finding, or the reason why the step was skipped.
+    * ``change``: advice. Only a failed step or a warning has advice.
+    * ``code``: an error code such as ``KP0301``. Only a failed step or a warning has a code.
     """
 
     name: str
@@ -42,11 +42,11 @@ class Step:
 
 
 def step_of(name: str, check: Callable[[], Step], *, optional: bool = False) -> Iterator[Step]:
-    """Calls ``check``, and yields the result of the step ``name``. If ``check`` raises an error,
-    yields a failed result instead.
+    """Calls ``check``, and yields its result. If ``check`` raises an error, yields a failed result
+    for the step ``name``.
 
-    ``optional`` is true if a write does not need this step. After a timeout, the result of an
-    optional step is skipped and not failed.
+    ``optional`` is true if a write does not need this step. A timeout of an optional step is a
+    skipped result.
     """
     try:
         yield check()

@@ -34,9 +34,9 @@ QUORUM: Final = DescribeQuorumRequest(
 class ClockDifference:
     """The difference between this machine's clock and the active controller's clock.
 
-    ``ahead_ms`` is the number of milliseconds that this machine's clock is ahead. It is negative if
-    this machine's clock is behind. The measurement is accurate to ``error_ms``, which is half of
-    the request's round trip. ``controller`` is the broker id of the controller.
+    ``ahead_ms`` is positive if this machine's clock is ahead, and negative if it is behind. The
+    true value is at most ``error_ms`` away: half of the request's round trip. ``controller`` is the
+    broker id of the controller.
     """
 
     controller: int
@@ -48,8 +48,8 @@ def clock_difference(client: AdminClient, deadline_ms: int) -> ClockDifference |
     """Measures the difference between this machine's clock and the active controller's clock.
     Returns None if the controller does not report its time.
 
-    Raises AuthorizationError if the principal lacks the right DESCRIBE on the cluster. Raises
-    UnsupportedVersionError for brokers older than Kafka 3.3, and for clusters with ZooKeeper.
+    Raises AuthorizationError if the principal lacks DESCRIBE on the cluster. Raises
+    UnsupportedVersionError for brokers before Kafka 3.3, and for clusters with ZooKeeper.
     """
     clock, asked_ms, begun_ms = client.clock, 0, 0
     for _ in range(_ROUNDS):  # the first one may have to connect

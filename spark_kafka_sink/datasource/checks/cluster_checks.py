@@ -1,14 +1,11 @@
-"""Checks every condition of a write, step by step, for ``kprod check``.
+"""The steps of ``kprod check``: they check every condition of a write.
 
-:func:`check_cluster` runs all steps on this machine. :func:`check_host` runs only the steps with a
-result that depends on the machine. :func:`check_exactly_once` also tries transactions.
+* :func:`check_cluster` runs all steps on this machine.
+* :func:`check_host` runs only the steps whose result can differ between machines.
+* :func:`check_exactly_once` also tries transactions, in a topic of its own.
 
-This module has the list of all steps and their order, and the steps that check this machine or the
-schema registry. The other steps are in ``connection_steps``, ``topic_steps``,
-``dead_letter_checks``, ``transaction_steps`` and ``exactly_once_trial``.
-
-The steps of :func:`check_cluster` change nothing: they create no topic, and write no record. They
-initialize a transactional id or a producer id, but send nothing with this id.
+:func:`check_cluster` and :func:`check_host` create no topic and write no record. They initialize a
+transactional id or a producer id, but send nothing with it.
 """
 
 from __future__ import annotations
@@ -96,9 +93,8 @@ def check_cluster(
     skipped.
 
     ``timeout_ms`` is the time limit of each request. ``on_driver`` is false if a task calls this
-    function. In that case, the step for the driver's Python interpreter is skipped.
-
-    Raises ConfigError for invalid settings, such as a trust store that does not exist.
+    function: the step for the driver's Python interpreter is then skipped. Raises ConfigError for
+    invalid settings, such as a trust store that does not exist.
     """
     return _all_of(STEPS, _whole(config, timeout_ms, clock, on_driver=on_driver))
 
@@ -114,12 +110,12 @@ def _whole(
 
 
 def check_exactly_once(config: SinkConfig, *, timeout_ms: int) -> Generator[Step, None, None]:
-    """Runs all :data:`TRIAL_STEPS`: the steps of :func:`check_cluster`, then a trial of
-    transactions. Yields their results. If a step for connections or transactions has failed, the
-    trial is skipped.
+    """Runs the steps of :func:`check_cluster`, and then a trial of transactions. Yields their
+    results, in the order of :data:`TRIAL_STEPS`.
 
-    The trial uses its own topic and transactional id. The caller must close the generator, so that
-    the topic is removed even if the caller stops early.
+    The trial is skipped if a step for connections or transactions has failed. It uses its own topic
+    and transactional id. The caller must close the generator: this removes the topic, even if the
+    caller stops early.
     """
     failed = False
 

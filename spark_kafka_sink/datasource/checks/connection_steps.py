@@ -1,7 +1,7 @@
 """The steps of ``kprod check`` that connect to brokers: name, TCP, TLS, SASL, the first response.
 
-``network/client/connection_probe.py`` opens the connections. This module chooses the brokers to
-connect to, and explains a stage of a connection that has failed.
+This module chooses the brokers, and explains a failed connection.
+``network/client/connection_probe.py`` opens the connections.
 """
 
 from __future__ import annotations
@@ -72,10 +72,11 @@ _KINDS: Final = {
 class Contact(NamedTuple):
     """The result of connecting to the bootstrap servers.
 
-    ``best`` is the server that passed the most stages of a connection (name, TCP, TLS, SASL,
-    ApiVersions). ``failed`` are the other servers that failed in a stage. ``producer`` is the
-    producer's config with only the servers that responded, so that a client does not wait for a
-    dead server. If no server responded, ``producer`` has all servers.
+    * ``best``: the server that passed the most stages of a connection. The stages are name, TCP,
+      TLS, SASL and ApiVersions.
+    * ``failed``: the other servers that failed in a stage.
+    * ``producer``: the producer's config with only the servers that responded. If no server
+      responded, it has all servers.
     """
 
     best: Reached
@@ -97,6 +98,7 @@ def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -
             limit_ms = min(timeout_ms, _ANOTHER_MS)
     best = max(found, key=lambda one: len(one.done))
     failed = [one for one in found if one is not best and one.failed is not None]
+    # A client with this config does not wait for a dead server.
     servers = tuple(answer) or producer.bootstrap_servers
     return Contact(best, failed, impatient(replace(producer, bootstrap_servers=servers)))
 
@@ -105,9 +107,8 @@ def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) 
     """Yields the results of the stages of the connection to ``made.best``: host name, TCP, TLS and
     SASL. Ends after a failed stage.
 
-    The last stage, API, is the first request and its response. This function yields a result for
-    this stage only if the response timed out. In all other cases :func:`answered` yields the
-    result.
+    The last stage, API, is the first request and its response. Its result is yielded here only
+    after a timeout. Otherwise :func:`answered` yields it.
     """
     reached, protocol = made.best, producer.security_protocol
     for stage in Stage:
@@ -159,14 +160,14 @@ def answered(
 ) -> Generator[Step, None, Cluster | None]:
     """Yields the results of :func:`connection`, and then the result of the first request. Returns
     the cluster, or None if no broker responds.
-
-    Two failures appear only at the first request. With TLS 1.3, a broker rejects a client
-    certificate after the handshake. A listener that requires a login responds to ApiVersions
-    without a login, and closes the connection at the next request.
     """
     rows, reached = list(connection(made, probe, producer)), made.best
     limit_ms = min(timeout_ms, _ANSWER_MS) if reached.failed else timeout_ms  # it may be slow
     try:
+        # Two failures appear only at the first request:
+        # * With TLS 1.3, a broker rejects a client certificate after the handshake.
+        # * A listener that requires a login responds to ApiVersions without a login, and closes the
+        #   connection at the next request.
         cluster = _first_response(admin, limit_ms)
     except AuthenticationError as error:
         last = str(probe.stages[-1]) if probe.stages else Stage.API
@@ -225,9 +226,10 @@ def _no_login(reached: Reached, protocol: str) -> Step:
 
 
 def brokers(admin: AdminClient, probe: ConnectionProbe, cluster: Cluster, timeout_ms: int) -> Step:
-    """Connects to the advertised addresses of up to 12 brokers, as the tasks' producers do. The
-    result is failed if a broker can't be reached. Exception: if the broker also disappears from the
-    cluster's metadata during the check, the broker is dead, and the result is only a warning.
+    """Connects to the advertised addresses of up to 12 brokers, as the tasks' producers do.
+
+    The result is failed if a broker can't be reached. If all unreachable brokers disappear from the
+    cluster's metadata during the check, they are dead, and the result is only a warning.
     """
     limit_ms = min(timeout_ms, _ANSWER_MS)
     nodes = cluster.node_list()[:_MOST_ADDRESSES]
@@ -286,12 +288,11 @@ def _unreachable(
 def _without_dead(
     admin: AdminClient, probe: ConnectionProbe, found: Mapping[Node, Reached], timeout_ms: int
 ) -> tuple[Mapping[Node, Reached], Mapping[Node, Reached]]:
-    """Splits ``found``, the map of unreachable brokers, into two maps. The first map has the
-    brokers that are still in the cluster's metadata. The second map has the brokers that have left
-    the metadata, because they are dead.
+    """Splits ``found``, the unreachable brokers, into two maps: the brokers that are still in the
+    cluster's metadata, and the dead brokers, which have left the metadata.
 
-    Waits for as long as the cluster needs to notice a dead broker. A broker with a wrong advertised
-    address is alive, so it stays in the metadata.
+    Waits up to 12 seconds, until the cluster has noticed a dead broker. A living broker with a
+    wrong advertised address stays in the metadata.
     """
     deadline_ms, attempts = admin.deadline(min(timeout_ms, _DEATH_MS)), 0
     while True:

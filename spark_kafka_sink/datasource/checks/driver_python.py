@@ -1,13 +1,10 @@
 """Checks the Python interpreter that Spark uses on the driver to plan and commit.
 
-``kprod check`` has a step for this interpreter, and ``register`` logs a warning about it.
-``executor_checks.py`` checks the Python interpreters of the executors.
+Spark runs a Python data source with ``PYSPARK_PYTHON`` (by default ``python3``), on the executors
+and on the driver. ``PYSPARK_DRIVER_PYTHON`` is only the interpreter of the user's own process.
 
-Spark runs a Python data source with ``PYSPARK_PYTHON`` (by default ``python3``) on the executors
-*and* on the driver. ``PYSPARK_DRIVER_PYTHON`` is only the interpreter of the user's own process. So
-if ``PYSPARK_PYTHON`` is a path in an archive, such as ``./env/bin/python``, this path must also
-exist in the driver's working directory. An executor unpacks the archive, but a driver in client
-mode does not.
+A frequent mistake is a ``PYSPARK_PYTHON`` in an archive, such as ``./env/bin/python``. An executor
+unpacks the archive. A driver in client mode does not, so the path does not exist there.
 """
 
 from __future__ import annotations

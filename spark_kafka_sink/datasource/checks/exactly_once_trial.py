@@ -1,11 +1,9 @@
-"""Tries the operations that exactly-once needs, on the real service, for ``kprod check
+"""Tries the operations that exactly-once needs on the real service, for ``kprod check
 --exactly-once``.
 
-Services with Kafka's protocol differ: some have no transactions or no compaction, and some do not
-list open transactions. The trial has its own topic and its own transactional id. It never writes to
-a user's topic, and it does not check the rights of the user's write (``transaction_steps.py``). At
-the end the topic is deleted, even if the trial fails or is interrupted. The trial runs three
-transactions with one id, and checks each result::
+Some services with Kafka's protocol have no transactions or no compaction, or do not list open
+transactions. The trial runs three transactions with one transactional id of its own, in a topic of
+its own, and checks each result::
 
     1  write a row               not visible; ListTransactions lists the open transaction
        abort                     not visible; the coordinator reports the abort
@@ -14,9 +12,9 @@ transactions with one id, and checks each result::
        initialize the id again,
        commit                    not visible; the coordinator refuses the commit
 
-If a check is killed, its topic stays. The topic's name contains the start time of the trial. If
-that time is more than a day ago, a later trial deletes the topic. Otherwise the later trial shows
-the topic's name in a warning.
+At the end the topic is deleted, even if the trial fails or is interrupted. If the process is
+killed, the topic stays. Later trials show it in a warning, and delete it after a day.
+``transaction_steps.py`` checks the rights of the user's write.
 """
 
 from __future__ import annotations
@@ -171,9 +169,11 @@ class _Trial:
     # -- the steps ----------------------------------------------------------------------------
 
     def _earlier(self) -> Step:
-        """Deletes the topics of earlier trials that were killed. A topic is deleted only if its
-        trial began more than a day ago, so that the trial can't be running any more. If a topic is
-        not deleted, the result is a warning that names the topic.
+        """Deletes the topics of earlier trials that were killed. A topic that is not deleted is
+        shown in a warning.
+
+        A topic is deleted only if its trial began more than a day ago. A younger trial may still be
+        running.
         """
         now_s = self._client.clock.wall_ms() / 1000
         begun = {
@@ -287,8 +287,8 @@ class _Trial:
     def _as_described(
         self, name: str, said: str, ended: PreparedTransaction, wanted: Outcome
     ) -> Step:
-        """Compares the outcome of a transaction with the expected outcome ``wanted``. Returns the
-        result for the step with the name ``name``. ``ended`` is the transaction, which has ended.
+        """Compares the outcome of the transaction ``ended`` with the expected outcome ``wanted``.
+        Returns the result of the step ``name``.
 
         The outcome comes from the transaction's coordinator (DescribeTransactions). A real commit
         makes the same comparison if EndTxn got no clear response.
@@ -342,10 +342,11 @@ class _Trial:
         return self._open
 
     def _end_txn(self, transaction: PreparedTransaction, *, committed: bool) -> ErrorCode | None:
-        """Sends EndTxn. Returns the error code of the response, or None without a response. Does
-        not first check that the trial's partition has a leader, because this leader has just
-        acknowledged a record.
+        """Sends EndTxn. Returns the error code of the response. Without a clear response, returns
+        None.
         """
+        # "Looked now": the leader of the trial's partition needs no check, it has just acknowledged
+        # a record.
         looked_ms = self._client.clock.now_ms()
         ended = self._client.end(
             [transaction], committed=committed, deadline_ms=self._soon(), looked_ms=looked_ms
@@ -370,9 +371,9 @@ class _Trial:
     def _visible(self, ended: int) -> list[bytes]:
         """Returns the values of the rows that a consumer with isolation.level=read_committed sees.
 
-        First waits until the log has the markers of all ended transactions, and the last stable
-        offset is after these markers. ``ended`` is the number of transactions that have ended.
-        Raises KafkaTimeoutError if the wait takes too long.
+        First waits until the log has a marker for each ended transaction, and the last stable
+        offset is after these markers. ``ended`` is the number of ended transactions. Raises
+        KafkaTimeoutError if the wait takes too long.
         """
         deadline_ms, attempts = self._soon(), 0
         while True:
@@ -403,9 +404,10 @@ class _Trial:
         return FetchedPartition.of(request, response)
 
     def _not_listed(self) -> Iterator[str]:
-        """If ListTransactions does not show the open transaction of the trial, yields a text that
-        says so. Otherwise yields nothing. The sweep needs ListTransactions to find the transactions
-        of a dead driver.
+        """Yields a text if ListTransactions does not show the open transaction of the trial.
+        Otherwise yields nothing.
+
+        The sweep needs ListTransactions to find the transactions of a dead driver.
         """
         try:
             listed, silent = self._client.open_transactions(self._id, self._soon())
@@ -491,9 +493,9 @@ def _is_ours(key: bytes) -> bool:
 def _committed(found: FetchedPartition) -> list[bytes]:
     """The values of the committed rows in a fetched part of the log.
 
-    A broker's response also has the rows of aborted transactions. Like Java's consumer, this
-    function drops these rows: the rows with the producer id of an aborted transaction, from the
-    transaction's first offset to its abort marker.
+    A broker's response also has the rows of aborted transactions. They are dropped as in Java's
+    consumer: a row is aborted if it has the producer id of an aborted transaction, and its offset
+    is between the first offset and the abort marker of this transaction.
     """
     aborted, dropped, rows = sorted(found.aborted, key=lambda one: one[1]), set[int](), []
     for batch in read_batches(found, _is_ours):

@@ -1,7 +1,7 @@
-"""Checks the cluster from each executor, where the tasks run.
+"""Checks the cluster from the executors, where the tasks run, in a small Spark job.
 
-A check on the driver alone would miss a firewall between executors and brokers. So a small Spark
-job runs steps of ``kprod check`` on the executors (``cluster_checks.py`` has the steps).
+A check on the driver alone would miss a firewall between executors and brokers.
+``cluster_checks.py`` has the steps of the check.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ _ORDER: Final = (StepState.SKIPPED, StepState.OK, StepState.WARNING, StepState.F
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """The results of the steps of a check on the machine ``host``. ``driver`` is true for the
-    driver, which runs every step. An executor usually runs only the steps with a result that
-    depends on the machine.
+    """The results of a check on the machine ``host``. ``driver`` is true for the driver, which runs
+    every step.
+
+    An executor usually runs only the steps whose result can differ between machines.
     """
 
     host: str
@@ -61,13 +62,12 @@ def check(
 ) -> tuple[HostCheck, ...]:
     """Checks whether this session can write with ``options``. Writes nothing.
 
-    The steps run on the driver, and in the tasks of a small Spark job. Returns the driver's result
-    first, and then a result for each host that ran a task. A client of Spark Connect is not on the
-    driver, and may be unable to reach the brokers. So with Connect nothing is checked in the
-    client, and one of the tasks runs every step.
+    Returns the driver's result first, and then a result for each host that ran a task of a small
+    Spark job. With Spark Connect there is no result of the driver, because the client may be unable
+    to reach the brokers. One of the tasks runs every step instead.
 
     ``timeout_s`` is the time limit of each request to the brokers. Raises ConfigError for options
-    that a write would refuse. If the job can't run, the result contains a failed step.
+    that a write would refuse. If the Spark job can't run, the result contains a failed step.
     """
     config, timeout_ms = parse_sink_config(options), int(timeout_s * 1000)
     remote = type(spark).__module__.startswith("pyspark.sql.connect")
@@ -81,11 +81,11 @@ def check(
 
 
 def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[HostCheck, ...]:
-    """Checks the cluster from the executors of a new Spark session.
+    """Checks the cluster from the executors of a new Spark session, in a small Spark job.
 
     ``address`` is a master (as for spark-submit) or a Spark Connect server (``sc://host:15002``).
-    Each task of a small Spark job runs the steps with a result that depends on the machine. If
-    ``address`` is a Spark Connect server, one of the tasks runs every step.
+    The tasks run only the steps whose result can differ between machines. With a Spark Connect
+    server, one of the tasks runs every step.
 
     Raises ConfigError if PySpark is not installed. If the session can't be created, the result has
     a failed step.
@@ -136,8 +136,8 @@ def check_executors(
     """Runs the steps of the check in Spark tasks. Returns a :class:`HostCheck` for each host,
     sorted by the names of the hosts.
 
-    Each task runs only the steps whose result depends on the machine. If ``whole`` is True, one of
-    the tasks runs all steps. If the Spark job can't run, the result has one failed step.
+    The tasks run only the steps whose result can differ between machines. If ``whole`` is True, one
+    of the tasks runs all steps. If the Spark job can't run, the result has one failed step.
     """
     try:
         found = _collect(spark, config, timeout_ms, whole=whole)
@@ -179,14 +179,13 @@ def _no_spark(error: Exception) -> HostCheck:
 def _collect(
     spark: SparkSession, config: SinkConfig, timeout_ms: int, *, whole: bool
 ) -> list[tuple[str, ...]]:
-    """Runs the steps in the tasks of a Spark job. Returns the results of all tasks as tuples.
-
-    The job has as many partitions as Spark uses by default. Each partition has one row, and a plain
-    Python UDF runs once for that row. An Arrow UDF would need pandas, which this package does not
-    install.
+    """Runs the steps in the tasks of a Spark job, with as many tasks as Spark uses by default.
+    Returns the results of all tasks as tuples.
     """
     from pyspark.sql.functions import spark_partition_id, udf
 
+    # A plain UDF: an Arrow UDF would need pandas, which this package does not install. Each
+    # partition has one row, so that the UDF runs once in each task.
     check_task = udf(_task_check(config, timeout_ms, whole=whole), "string", useArrow=False)
     first = spark.range(_ROWS).filter(f"monotonically_increasing_id() & {_OF_PARTITION} = 0")
     tasks = first.select(check_task.asNondeterministic()(spark_partition_id()))
@@ -207,10 +206,10 @@ def _task_check(config: SinkConfig, timeout_ms: int, *, whole: bool) -> Callable
 
 
 def _steps(config: SinkConfig, timeout_ms: int, *, every: bool) -> list[Step]:
-    """Runs the steps of the check on this machine: all steps if ``every`` is true, otherwise only
-    the steps with a result that depends on the machine.
+    """Runs the steps of the check on this machine. If ``every`` is false, runs only the steps whose
+    result can differ between machines.
 
-    If an error prevents every step (such as a missing trust store), the result is one failed step.
+    If an error prevents every step, such as a missing trust store, the result is one failed step.
     """
     try:
         if every:

@@ -12,11 +12,10 @@ from spark_kafka_sink.config.sink_config import SinkConfig
 
 def check_own_code(config: SinkConfig, *, on_driver: bool) -> int:
     """Imports the user's classes and functions whose import paths are in options: progress
-    listeners, interceptors and a partitioner. With ``on_driver``, this function also imports the
-    report listeners, which only the driver calls. Returns the number of the imported classes and
-    functions.
+    listeners, interceptors and a partitioner. Returns their number.
 
-    Creates no instance of a class. Raises ConfigError for a name that can't be imported.
+    With ``on_driver``, also imports the report listeners, which only the driver calls. Creates no
+    instance of a class. Raises ConfigError for a name that can't be imported.
     """
     from spark_kafka_sink.datasource.report.destinations import listener
     from spark_kafka_sink.datasource.write.task_progress import progress_listener

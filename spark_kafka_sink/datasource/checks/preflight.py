@@ -1,24 +1,13 @@
-"""Checks the brokers and the topic before the first task of a write. Runs on the driver.
+"""Checks the brokers and the topics on the driver, before the first task of a write.
 
 The option ``preflight`` (required, warn or off) determines whether a failed check fails the write.
-A result is cached for 60 seconds. If the dead-letter topic is missing, the preflight creates it.
+A result is cached for 60 seconds. A missing dead-letter topic is created.
 
-There is no check at ``commit`` or ``abort``. At a commit, brokers have acknowledged all rows
-already. A check at that time could fail the batch because of a broker that is not available.
+The result contains the :class:`Cluster`. Each task gets it, so that hundreds of tasks don't request
+the same metadata at the same time.
 
-The result contains the :class:`Cluster`. Spark sends the cluster to each task with the writer, so
-that hundreds of tasks don't request the same metadata at the same time.
-
-**Planning or commit** (seen on pyspark 4.2). Spark calls ``streamWriter`` at planning, and again in
-another process for a commit or an abort. To plan a micro-batch, Spark creates a new data source
-from the class and the options. For a commit or an abort, Spark unpickles the data source that was
-created at the start of the run. So if a data source is unpickled (``KprodDataSource.__reduce__``),
-the preflight is skipped. If a later version of Spark also plans with an unpickled data source, the
-preflight is skipped there, too, and the tasks raise errors such as a missing topic.
-
-An alternative was to run the preflight in a writer's ``__getstate__``, because Spark pickles
-writers only at planning. But the user would get the errors of the preflight as "PicklingError:
-Could not serialize object".
+There is no preflight at a commit or abort, because all rows are already acknowledged then. A broker
+that is down at this time must not fail the batch.
 """
 
 from __future__ import annotations
@@ -75,25 +64,28 @@ class _Answer:
 
 class PreflightCheck:
     """Checks brokers and topics before a write (the preflight), and caches the result for 60 s.
-    ``_lock`` guards ``_answers`` and is not held during requests.
+    Thread-safe.
     """
 
     def __init__(self, describe: Describe, clock: Clock) -> None:
         self._describe = describe
         self._clock = clock
+        # Guards ``_answers``; not held during requests.
         self._lock = threading.Lock()
         self._answers: dict[tuple[ProducerConfig, tuple[str, ...]], _Answer] = {}
 
     def check(self, config: SinkConfig, *, streaming: bool) -> TopicsSeen | None:
-        """Checks the brokers and the topics of a write, and returns the cluster and its topics. The
+        """Checks the brokers and the topics of a write. Returns the cluster and its topics. The
         topics are those of the options ``topic``, ``reportTopic`` and
-        ``errors.deadletterqueue.topic.name``, as far as these options are set.
+        ``errors.deadletterqueue.topic.name``, if set.
 
-        With ``preflight=required``, a failed check raises its error. KafkaTimeoutError means that
-        no broker responded within max.block.ms, or that a topic was missing for
-        ``MISSING_TOPIC_TIMEOUT_MS``. Other errors are AuthorizationError, InvalidTopicError and so
-        on. With ``preflight=warn``, the error is logged as one line, at most once in 60 s, and the
-        result is None. With ``preflight=off``, nothing is checked, and the result is None.
+        The result depends on the option ``preflight``:
+
+        * ``required``: a failed check raises its error, such as AuthorizationError.
+          KafkaTimeoutError means that no broker responded within max.block.ms, or that a topic is
+          missing.
+        * ``warn``: a failed check logs its error, at most once in 60 s, and the result is None.
+        * ``off``: nothing is checked, and the result is None.
         """
         mode = config.preflight_for(streaming=streaming)
         if mode is Preflight.OFF:

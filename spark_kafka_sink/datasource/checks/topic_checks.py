@@ -1,19 +1,13 @@
 """Checks whether topics accept the records of this job: rights and configs.
 
-The driver calls :func:`check_topics` once, before the first task. At that time, ``preflight.py``
-has already checked that the topics exist. A task uses only :func:`forbidden_topics` and
-:class:`TopicsNow`, and only for dead letters. ``kprod check`` calls the other functions, and shows
-a row for each result.
-
-The checks:
-
-- the principal's right WRITE;
-- max.message.bytes, compared with batch.size and max.request.size;
-- compression.type, compared with the producer's compression.type;
-- the topic's limits for timestamps, compared with this machine's clock.
+* the principal's right WRITE
+* max.message.bytes, compared with batch.size and max.request.size
+* compression.type, compared with the producer's compression.type
+* the topic's limits for timestamps, compared with this machine's clock
 
 If a write may still work, the result is a warning. If the principal may not read the configs, they
-are not checked.
+are not checked. The driver calls :func:`check_topics` before the first task. ``kprod check`` calls
+the other functions, and a task calls some of them for its dead letters.
 """
 
 from __future__ import annotations
@@ -82,9 +76,11 @@ _AS_SENT: Final = "producer"
 @dataclass(frozen=True, slots=True)
 class TopicWarning:
     """A topic config, ``setting``, that conflicts with the producer's options or with this
-    machine's clock. ``error`` has the text of the warning, and is not raised. If ``refuses`` is
-    true, brokers may reject rows. If ``refuses`` is false, brokers accept the rows, but with a
-    disadvantage such as a second compression.
+    machine's clock.
+
+    ``error`` has the text of the warning, and is not raised. ``refuses`` is true if brokers may
+    reject rows. Otherwise brokers accept the rows with a disadvantage, such as a second
+    compression.
     """
 
     setting: str
@@ -98,13 +94,12 @@ def check_topics(
     """Checks rights and configs of the topics. Returns the limits of each topic for record sizes
     and timestamps. A topic is missing in the result if the principal may not read its configs.
 
-    Raises AuthorizationError if the principal may not write to one of ``topics`` or, with
-    exactly-once, to an existing commit log. Logs a warning, once per process, for each config that
-    conflicts with the producer's options. Also logs a warning if the report topic may reject a
-    report.
-
-    A check is left out if brokers don't support or don't allow its request. The tasks raise an
-    error if that check would have failed.
+    * Raises AuthorizationError if the principal may not write to one of ``topics``. With
+      exactly-once, this also applies to an existing commit log.
+    * Logs a warning, once per process, for each config that conflicts with the producer's options,
+      or that may lead to the rejection of a report.
+    * Skips a check if brokers don't support or don't allow its request. If a write can't work, the
+      tasks raise the error.
     """
     written = {*topics, *([config.commit_log_topic] if config.is_exactly_once else ())}
     limit_ms = min(timeout_ms, CHECK_MS)
@@ -144,12 +139,12 @@ def topic_rights(
 
 
 def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[str, ErrorCode]:
-    """The topics that the principal may not write to, each with the broker's error code. If the
-    brokers don't report the principal's rights on a topic, the topic is not in the result.
+    """The topics that the principal may not write to, each with the broker's error code. A topic is
+    not in the result if the brokers don't report the principal's rights on it.
 
-    A task calls this function for its dead letters, because the metadata that the task's producer
-    requests does not contain the principal's authorized operations.
+    Opens a connection of its own, and waits at most 5 s for the response.
     """
+    # The metadata that a task's producer requests does not contain the principal's rights.
     found: dict[str, ErrorCode] = {}
 
     def rights() -> Mapping[str, int | None]:
@@ -217,8 +212,8 @@ def check_write(topic: str, operations: int | None) -> None:
     """Raises AuthorizationError if the principal may not write to ``topic``. ``operations`` is
     Kafka's bit field of authorized operations, or None if it is unknown.
 
-    A broker that does not support this field sends a bit field without DESCRIBE. No error is raised
-    for such a bit field.
+    A bit field without DESCRIBE counts as unknown: it comes from a broker that does not support
+    this field.
     """
     if operations is None:
         return
@@ -308,14 +303,15 @@ def report_warnings(
 def clock_warning(
     topic: str | None, settings: Mapping[str, str | None], found: ClockDifference
 ) -> TopicWarning | None:
-    """Compares this machine's clock with the active controller's clock (``found``). Returns a
-    warning if the topic's limits for timestamps would reject rows, or if the clocks differ by more
-    than a minute. Otherwise returns None.
+    """Returns a warning if this machine's clock is wrong, and otherwise None. ``found`` is its
+    difference from the active controller's clock.
 
-    A row without a timestamp gets the time of this machine, and the partition's leader compares
-    that timestamp with the leader's clock. Leaders don't report their time, so the controller's
-    clock is used in their place.
+    It is wrong if the topic's limits for timestamps would reject rows, or if the clocks differ by
+    more than a minute.
     """
+    # A row without a timestamp gets the time of this machine. The partition's leader compares it
+    # with its own clock. Leaders don't report their time, so the controller's clock stands for
+    # theirs.
     surely_ms = max(0, abs(found.ahead_ms) - found.error_ms)
     where = "ahead of" if found.ahead_ms > 0 else "behind"
     off = f"this machine's clock is {surely_ms} ms {where} broker {found.controller}'s"

@@ -1,7 +1,6 @@
 """The steps of ``kprod check`` for the topic, and for the topics of reports and of progress.
 
-The steps show the effect of partitions, replicas and configs on a write. ``topic_checks.py`` sends
-the requests for rights and configs, and ``replicas.py`` counts in-sync replicas.
+They show the effect of partitions, replicas, rights and configs on a write.
 """
 
 from __future__ import annotations
@@ -135,11 +134,10 @@ def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int)
 
 def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) -> Settings:
     """The configs of ``topic``. None if ``topic`` is None, if it does not exist, or if its configs
-    can't be read.
+    can't be read. Does not wait for a missing topic.
 
-    The check on an executor calls this function, to compare the executor's clock with the limits
-    for timestamps in these configs. Unlike the check on the driver, this function does not wait for
-    a missing topic.
+    The check on an executor compares the executor's clock with the limits for timestamps in these
+    configs.
     """
     if topic is None:
         return None
@@ -185,12 +183,11 @@ def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None
 def _settings(
     admin: AdminClient, topic: str, timeout_ms: int
 ) -> tuple[Settings, Callable[[str], Step]]:
-    """Reads the configs of a topic. Returns the configs, and a function that explains a missing
-    config. The configs are None if the request failed.
+    """Reads the configs of a topic. Returns the configs, and a function for steps that lack a
+    config.
 
-    A step of ``kprod check`` that can't find its config calls the function with the name of the
-    step. The function returns a skipped result with the reason: no broker has responded, or the
-    principal lacks the right DESCRIBE_CONFIGS.
+    The configs are None if the request failed, and empty if the principal may not read them. The
+    function takes the name of a step, and returns a skipped result with the reason.
     """
     try:
         found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
@@ -234,9 +231,9 @@ def _replicas(
     """Checks that enough replicas of the topic are in sync. If a partition has fewer in-sync
     replicas than min.insync.replicas, writes with acks=all fail (NOT_ENOUGH_REPLICAS).
 
-    ``settings`` are the topic's configs. If they are empty, min.insync.replicas is unknown. In that
-    case, the result is a warning if a replica is out of sync. If all are in sync, the result is
-    ``unknown``, a skipped result with the reason.
+    ``settings`` are the topic's configs. If they are empty, min.insync.replicas is unknown. The
+    result is then a warning if a replica is out of sync, and otherwise ``unknown``, a skipped
+    result.
     """
     rows = in_sync_of(admin, topic, settings)
     lacking = [f"{p} ({n} of {of})" for p, n, of, _ in rows if n < of]

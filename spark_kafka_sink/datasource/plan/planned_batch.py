@@ -69,11 +69,14 @@ class PlannedBatch:
         """Checks that every task has sent a commit message. With exactly-once, commits the
         transactions. Then publishes the batch's report, also if the commit fails.
 
-        ``batch_id`` is the micro-batch's id, or None for a batch job. Raises an error if a message
-        is missing, or if there are too many dead letters. With at-least-once, this is a
-        DeliveryError: the rows that were sent stay in Kafka, and Spark may write them again. With
-        exactly-once, this is a CommitError, and the errors of :meth:`Committer.commit` are also
-        raised.
+        ``batch_id`` is the micro-batch's id, or None for a batch job. If a message is missing, or
+        if there are too many dead letters, raises one of these errors:
+
+        * CommitError with exactly-once.
+        * DeliveryError otherwise. The rows that were sent stay in Kafka, and Spark may write them
+          again.
+
+        With exactly-once, also raises the errors of :meth:`Committer.commit`.
         """
         begun = time.monotonic()
         report = None
@@ -169,14 +172,14 @@ class PlannedBatch:
     def abort(
         self, messages: Sequence[WriterCommitMessage | None], batch_id: int | None = None
     ) -> None:
-        """Ends a failed batch. With exactly-once, aborts its transactions, unless the decision to
-        commit them is already recorded. Without exactly-once, logs the number of rows that stay in
-        Kafka. Then publishes the batch's report, unless the failed commit has already published a
-        report.
+        """Ends a failed batch, and publishes its report. Never raises an error. Spark may also call
+        this method after a commit that succeeded partly or completely.
 
-        Never raises: Spark would show the error of this method in place of the error that caused
-        the abort. Spark may also call this method after a commit that succeeded partly or
-        completely.
+        * With exactly-once, aborts the batch's transactions. If the decision to commit them is
+          already recorded, they are not aborted.
+        * Without exactly-once, logs the number of rows that stay in Kafka.
+
+        If the failed commit has already published a report, no second report is published.
         """
         try:
             configure_logging()
@@ -203,6 +206,7 @@ class PlannedBatch:
                 with contextlib.suppress(Exception):  # (_of_its_query reads a file.)
                     report = self._of_its_query(report)
                 publish(report, self.plan.config)
+        # Spark would show an error of this method in place of the error that caused the abort.
         except Exception:  # noqa: BLE001 - the user needs the original error
             return
 
@@ -233,10 +237,10 @@ class PlannedBatch:
         )
 
     def _of_its_query(self, report: WriteReport) -> WriteReport:
-        """If no task has sent a query id, adds the query id from the checkpoint to the report.
+        """Adds the query id from the checkpoint to the report, if no task has sent a query id.
 
-        Call this method after the transactions are aborted: the checkpoint may be in an object
-        store that does not respond for minutes.
+        Call this method after the transactions are aborted: it can block for minutes, because the
+        checkpoint may be in an object store that does not respond.
         """
         checkpoint = self.plan.config.checkpoint_location
         if report.query_id is not None or report.batch_id is None or checkpoint is None:

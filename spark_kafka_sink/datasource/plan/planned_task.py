@@ -1,8 +1,7 @@
 """Runs a task of a :class:`WritePlan` in a worker: writes one partition of the DataFrame.
 
 This module creates the parts that a :class:`WriteTask` needs: the source of its producer, its rate
-limit and its dead letters. It runs the task, and stores a report if the attempt fails. It does not
-write rows (``write/write_task.py`` does that), and does not commit (``planned_batch.py`` does).
+limit and its dead letters. If the attempt fails, it stores a report of the attempt.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ class PlannedTask:
         self, batches: Iterator[pa.RecordBatch], columns: ColumnPlan | None = None
     ) -> TaskCommitMessage:
         """Writes the rows of one partition of the DataFrame. Returns the commit message for the
-        driver.
+        driver. If the batch is already committed, nothing is written.
 
-        ``columns`` replaces the plan's columns. It is set on pyspark 4.0, where the Arrow batches
-        of a stream have other column indices (``RowAdapter``). If the batch is already committed,
-        nothing is written. If the attempt fails, stores its report, and raises its error.
+        ``columns`` replaces the plan's columns on pyspark 4.0, where the Arrow batches of a stream
+        have other column indices (``RowAdapter``). If the attempt fails, its report is stored, and
+        its error is raised.
         """
         task = None
         try:

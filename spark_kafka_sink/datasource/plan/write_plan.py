@@ -1,11 +1,8 @@
-"""The plan of a write: options, columns and cluster. With exactly-once, the plan also has the state
-of the commit log.
+"""The plan of a write: options, columns and cluster. With exactly-once, also the state of the
+commit log.
 
-The driver creates a :class:`WritePlan`. Spark sends the plan to each task (``planned_task.py``) and
-to the commit or abort (``planned_batch.py``).
-
-Spark pickles the plan separately for each task and for the commit. So a change that a task makes in
-its copy of the plan never reaches ``commit``: only commit messages are sent back.
+Spark pickles the plan separately for each task and for the commit. A change that a task makes in
+its copy never reaches the commit: only commit messages are sent back.
 """
 
 from __future__ import annotations
@@ -30,17 +27,17 @@ if TYPE_CHECKING:
 class WritePlan:
     """The plan of a batch or micro-batch. Immutable and picklable.
 
-    - ``cluster`` is the brokers' metadata from the preflight. It is None if the preflight was off
-      or failed with a warning, and at the commit and abort of a stream.
-    - ``transactions`` is the plan for exactly-once. It is None without exactly-once, and at the
-      commit and abort of a stream.
-    - ``driver`` is a token that identifies the Spark driver and the write
+    - ``cluster``: the brokers' metadata from the preflight. None if the preflight was off or failed
+      with a warning. At the commit and abort of a stream, it is always None.
+    - ``transactions``: the plan for exactly-once. None without exactly-once. At the commit and
+      abort of a stream, it is always None.
+    - ``driver``: a token that identifies the Spark driver and the write
       (``process/driver_identity.py``). It is only set with exactly-once, for a stream or a write
       with txnAppId.
-    - ``limits`` are the topics' limits for record sizes and timestamps, as far as they are known.
-    - ``query_name`` is the option queryName, which Spark sets for a stream with a name.
-    - ``failed`` has the directories for the reports of failed task attempts.
-    - ``package_version`` and ``package_files`` (a digest) identify the package on the driver.
+    - ``limits``: the topics' limits for record sizes and timestamps, if they are known.
+    - ``query_name``: the option queryName, which Spark sets for a stream with a name.
+    - ``failed``: the directories for the reports of failed task attempts.
+    - ``package_version`` and ``package_files`` (a digest): the package on the driver.
     """
 
     config: SinkConfig
