@@ -1,11 +1,10 @@
-"""Chooses the schemas of keys and values, and the ids of these schemas. This happens when the
-driver plans a write.
+"""Chooses the schemas of keys and values, and their ids, when the driver plans a write.
 
-This module determines the subject of a schema, finds or registers the schema in the registry, and
-adds the resulting encoder to the plan (:func:`with_encoders`). So a task gets a finished encoder,
-and never connects to a registry. The responses of a registry are cached in this process, and in
-files for the time when the registry is down (``schema_cache``). ``records/formats/`` has the
-formats, and ``network/schema_registry.py`` the registry's API.
+:func:`with_encoders` finds or registers the schemas in the registry, and adds the encoders to the
+plan. A task gets the finished encoders, and never connects to a registry.
+
+Responses of a registry are cached in this process. They are also cached in files, for the time when
+the registry is down (``schema_cache``).
 """
 
 from __future__ import annotations
@@ -64,14 +63,15 @@ _kept: dict[tuple[object, ...], tuple[int, RegisteredSchema]] = {}
 
 class Registry(Protocol):
     """The interface of a client of a schema registry. ``str()`` returns the registry's name for
-    messages. The ``addresses`` of a registry are a part of the key under which responses are
-    cached.
+    messages.
 
-    ``by_id`` returns the schema with an id. ``latest`` returns the newest schema of a subject, or
-    None if the registry does not have the subject. ``id_of`` looks for the schema with the text
-    ``text`` in a subject, and returns the schema's id. If the subject does not have this schema and
-    ``register`` is true, ``id_of`` registers the schema, and returns the new id. If ``register`` is
-    false, ``id_of`` returns None.
+    * ``addresses`` is a part of the key under which responses are cached.
+    * ``by_id`` returns the schema with an id.
+    * ``latest`` returns the newest schema of a subject. None if the registry does not have the
+      subject.
+    * ``id_of`` returns the id of the schema ``text`` in a subject. If the subject does not have
+      this schema, ``register`` decides: True registers the schema and returns its new id, False
+      returns None.
     """
 
     addresses: tuple[str, ...]
@@ -113,12 +113,13 @@ def schema_format(payload: PayloadOptions) -> SchemaFormat:
 
 def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> ColumnPlan:
     """Adds an encoder to each key and value of ``plan`` that is written with a schema. Finds the
-    schemas in the registry, and registers a missing schema if auto.register.schemas is true.
-    ``schema`` is the schema of the Arrow batches in a task.
+    schemas in the registry. If auto.register.schemas is true, registers a missing schema.
 
-    Raises ConfigError for options that don't fit together or a schema file that can't be read.
-    Raises SchemaError if a schema is missing, or does not fit the columns. Raises
-    SchemaRegistryError for an error of the registry.
+    ``schema`` is the schema of the Arrow batches in a task. Errors:
+
+    * ConfigError for options that don't fit together, or a schema file that can't be read.
+    * SchemaError if a schema is missing, or does not fit the columns.
+    * SchemaRegistryError for an error of the registry.
     """
     assert config.schemas is not None
     for payload in config.schemas.payloads:
@@ -132,9 +133,10 @@ def with_encoders(plan: ColumnPlan, schema: StructType, config: SinkConfig) -> C
 def _refuse_rules_without_effect(plan: ColumnPlan, named: NamedColumns) -> None:
     """Raises ConfigError if the option onNullValue or onNullKey has no effect with the schema.
 
-    onNullValue has no effect if the value is a record with a field for each column, because this
-    record is never null. onNullKey=write has no effect if the key is the content of a single
-    column, because a null of this column can't be written as a key.
+    * onNullValue has no effect if the value is a record with a field for each column. Such a record
+      is never null.
+    * onNullKey=write has no effect if the key is the content of a single column. A null of this
+      column can't be written as a key.
     """
     if named.on_null_value is not OnNullValue.TOMBSTONE and _is_bare(plan.value) is False:
         raise ConfigError(
@@ -154,8 +156,9 @@ def _refuse_rules_without_effect(plan: ColumnPlan, named: NamedColumns) -> None:
 
 def _is_bare(part: ComposedColumns | None) -> bool | None:
     """True if the key or value is the content of a single column, and False if it is a record with
-    a field for each column. None if it has no schema, or if it differs between topics: it is a
-    record in some topics, and not in others.
+    a field for each column.
+
+    None if it has no schema. Also None if it is a record in some topics, and not in others.
     """
     if part is None or (part.encoding is None and not part.by_topic):
         return None
@@ -181,8 +184,8 @@ def described(config: SinkConfig, timeout_ms: int) -> Iterator[str]:
     """Describes the registry's schema of each key and value with a schema, for ``kprod check``.
     Yields one text for each schema. Registers no schema.
 
-    Raises SchemaError for a schema that can't be used. Also raises SchemaError for a schema that
-    the registry does not have, unless a write would register it.
+    Raises SchemaError for a schema that can't be used. If a write would not register a missing
+    schema, also raises SchemaError for a missing schema.
     """
     options = config.schemas
     assert options is not None

@@ -1,23 +1,23 @@
 """Stores responses of schema registries in files, so that a stream continues while its registry is
-down.
+down. ``payload_schemas`` decides when a stored response is used.
 
-``payload_schemas`` sends the requests, and decides when a stored response is used.
+The files are on the driver's machine, in the first of these directories that can be used:
 
-Spark plans each micro-batch in a process that may be new, so a cache in memory is not enough. The
-checkpoint can't hold the files, because only Spark writes to it. So the files are on the driver's
-machine, in ``$XDG_CACHE_HOME/spark_kafka_sink/schemas`` (``~/.cache`` by default). If the home
-directory can't be written to, the files are in the directory for temporary files.
-``KPROD_SCHEMA_CACHE`` names another directory, or is ``off``.
+1. The directory in ``KPROD_SCHEMA_CACHE``. If it is set, no other is used, and ``off`` means no
+   cache.
+2. ``$XDG_CACHE_HOME/spark_kafka_sink/schemas`` (``~/.cache`` by default).
+3. A directory of this user in the directory for temporary files.
 
-A schema is no secret, but a registry's address may contain a secret. So a file has only a digest of
-the request, and is used for an equal request only.
+A file is used only under these conditions:
 
-No other user may write the file, because a wrong schema would make records unreadable. So the
-directory and the file must belong to this user, must not be writable for others, and must not be
-links. The file also has a digest of its text, because a power failure may leave half of a file.
-Several processes may write a file at the same time: each replaces the whole file, and all write the
-same content. This module raises no error, because a write does not need the cache while the
-registry responds.
+* Directory and file belong to this user, are not links, and no other user can write to them. A
+  wrong schema would make records unreadable.
+* The digest of its text is right. After a power failure, half of a file can be missing.
+* The digest of its request is equal. A file has no other trace of the request, because a registry's
+  address may contain a secret.
+
+Several processes may write a file at the same time. This module raises no error: while the registry
+responds, a write does not need the cache.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ class SchemaCache:
 
     def __init__(self, question: Question) -> None:
         self._question = _digest(json.dumps(question))
+        # A file, because Spark may plan each micro-batch in a new process. Not in the checkpoint,
+        # because only Spark writes to it.
         self._name = self._question[:40]
 
     def read(self) -> RegisteredSchema | None:

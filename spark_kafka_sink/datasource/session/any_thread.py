@@ -1,8 +1,8 @@
 """Makes writes with the format ``kprod`` work in every thread.
 
-Without these patches, Spark finds a Python data source only in a thread with an active session
+Spark finds a Python data source only in a thread with an active session
 (``process/active_session.py``). The patches make the DataFrame's session active while a method of
-Spark's writers runs. A call of ``save`` or ``start`` with another format is not changed.
+Spark's writers runs. A ``save`` or ``start`` with another format is not changed.
 """
 
 from __future__ import annotations

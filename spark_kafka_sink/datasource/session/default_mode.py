@@ -1,21 +1,12 @@
 """Makes ``df.write.format("kprod").save()`` append if the user has set no mode, or the mode
-errorifexists.
+errorifexists. Other formats and modes are not changed.
 
-Writes with another format, and writes with another mode, are not changed.
+Spark's default mode is ErrorIfExists. Spark refuses it for every Python data source, before any
+code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's Kafka sink accepts the mode,
+and appends. The patch lets a user replace the format ``kafka`` by ``kprod``.
 
-Spark's default mode is ErrorIfExists. Spark refuses that mode for every Python data source, before
-any Python code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's Kafka sink accepts
-the mode, and appends. So if a user replaced the format ``kafka`` by ``kprod``, ``.save()`` would
-fail.
-
-The mode can only be set in the DataFrameWriter of the user's Python process. Classic Spark and
-Spark Connect have one such class each. Code in other languages and SQL does not use these classes,
-and needs ``mode("append")``.
-
-Over Connect, a foreachBatch function runs in a process of the server, where no code calls
-``register``. So the user's function is wrapped in the function ``with_default_mode``. In the
-server's process, this wrapper installs the patch of this module and the patch of
-``session_settings``.
+The patch is in the DataFrameWriter of the user's Python process, in classic Spark and in Spark
+Connect. Code in other languages does not use this class, and needs ``mode("append")``.
 """
 
 from __future__ import annotations
@@ -56,12 +47,14 @@ def _save(
 def _foreach_batch(
     method: Callable[..., object], writer: object, func: Callable[[object, int], None]
 ) -> object:
+    # Over Connect, the user's function runs in a process of the server, where no code calls
+    # register. So this wrapper installs the patches there.
     def with_default_mode(batch: object, batch_id: int) -> None:
         """Installs the patches in the server's process, and calls the user's foreachBatch function.
 
-        Spark pickles this function by value, because it is local. So a server without this package
-        can run the function too. On such a server, no patches are installed.
+        A server without this package can also run this function. No patches are installed there.
         """
+        # Spark pickles this function by value, because it is local.
         try:
             from spark_kafka_sink.datasource.session.default_mode import PATCHES
             from spark_kafka_sink.datasource.session.session_settings import PATCHES as SETTINGS

@@ -1,20 +1,15 @@
-"""Raises an error in ``start()`` for a stream that this format can't write: with the continuous
-trigger, or with the output mode update or complete.
+"""Raises an error in ``start()`` for a stream that this format can't write. Other streams are not
+changed.
 
-The functions of this module wrap methods of ``DataStreamWriter`` in the user's process. They don't
-change streams with another trigger, output mode or format.
+* The continuous trigger: Spark never calls a Python sink's ``write`` with it. The rows would be
+  lost while the query seems healthy.
+* The output mode update: Spark refuses it for Python sinks, but only after the query has started,
+  with a stack trace of the JVM.
+* The output mode complete: it reaches the sink as an overwrite, which ``source.py`` refuses at
+  planning.
 
-**The continuous trigger**: with this trigger, Spark never calls a Python sink's ``write``. Spark
-builds an error for every row and does not throw the error, so the rows are lost while the query
-seems healthy. Python only gets a call of ``commit`` with None for every task. The sink's ``commit``
-raises an error, but Spark's epoch coordinator logs the error and continues ("Inbox: Ignoring
-error": the query stays active, and its ``exception()`` stays None; seen on 4.2). So rows can only
-be protected in ``DataStreamWriter.start``, in classic Spark and in Spark Connect.
-
-**Update mode**: Spark does not support it for Python sinks. Without this module, Spark refuses the
-mode after the query has started and the first rows have arrived, with a stack trace of the JVM and
-no remedy. **Complete mode** reaches the sink as an overwrite, and the sink refuses an overwrite at
-planning (``source.py``). With this module, both modes raise an error before the query starts.
+The functions of this module wrap methods of ``DataStreamWriter`` in the user's process, in classic
+Spark and in Spark Connect.
 """
 
 from __future__ import annotations
@@ -100,6 +95,10 @@ def _to_table(
 def _check(writer: object, source: object, mode: str) -> None:
     if not writes_kprod(writer, source):
         return
+    # Only start() can protect the rows. With this trigger, Spark builds an error for every row and
+    # does not throw it. It calls the sink's commit with None for every task. The sink raises an
+    # error, but Spark's epoch coordinator logs it and continues ("Inbox: Ignoring error"; seen on
+    # 4.2).
     if _is_continuous(writer):
         raise ConfigError(
             "kprod does not support the continuous trigger: Spark never calls a Python sink with "

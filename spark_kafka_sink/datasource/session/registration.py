@@ -1,10 +1,12 @@
 """Registers the format with a session, and installs the patches in the user's process.
 
-Without :func:`register`, Spark finds the format through ``pyspark_kprod``, but four patches are
-missing: the default mode (``default_mode``), the early refusal of streams that can't be written
-(``refused_streams``), writes from any thread (``any_thread``), and the session's settings for JSON
-(``session_settings``). Only a call from the user can install the patches, because Spark loads this
-package too late.
+Without :func:`register`, Spark finds the format through ``pyspark_kprod``. But four patches are
+missing, because Spark loads this package too late to install them:
+
+* the default mode (``default_mode``)
+* the early refusal of streams that can't be written (``refused_streams``)
+* writes from any thread (``any_thread``)
+* the session's settings for JSON (``session_settings``)
 """
 
 from __future__ import annotations
@@ -40,24 +42,24 @@ def register(
     spark: SparkSession, *, default_mode: bool = True, tune: bool = False
 ) -> dict[str, str]:
     """Registers the format ``kprod`` with ``spark``, a classic or a Connect session. You may call
-    ``register`` more than once.
+    ``register`` more than once. Returns the configs that ``tune=True`` has set, by name.
 
-    ``register`` changes ``DataFrameWriter`` so that ``.save()`` appends by default. With
-    ``default_mode=False`` it does not, and ``.save()`` needs ``.mode("append")``. In both cases,
-    streams to ``kprod`` are refused if they have the continuous trigger or the output mode update
-    or complete. With the continuous trigger, Spark would drop rows silently. The package must be
-    installed where Python workers run. With Connect, the package must also be installed on the
-    server.
+    The package must be installed where Python workers run. With Connect, it must also be installed
+    on the server.
 
-    ``tune=True`` sets configs that make this session's writes cheaper, and never changes a result.
-    Configs that you have set stay (docs/tuning.md). Returns the configs that ``tune=True`` has set,
-    by name.
+    * ``default_mode=True`` lets ``.save()`` append by default. With False, ``.save()`` needs
+      ``.mode("append")``.
+    * ``tune=True`` sets configs that make this session's writes cheaper, and never changes a
+      result. Configs that you have set stay (docs/tuning.md).
 
-    After the call, every thread of this process can write, even a thread of a pool. Each write
-    finds the format in the session of its DataFrame. A write with ``.save()`` or ``.start()`` also
-    uses two settings of the session for JSON. One is the time zone, for timestamps in a VARIANT.
-    The other determines whether null fields are left out. The option jsonIgnoreNullFields overrides
-    this setting.
+    Effects of the call in this process:
+
+    * Every thread can write, even a thread of a pool.
+    * Streams to ``kprod`` with the continuous trigger, or with the output mode update or complete,
+      are refused at ``start()``. With the continuous trigger, Spark would drop rows silently.
+    * ``.save()`` and ``.start()`` use the session's time zone for timestamps in a VARIANT.
+    * ``.save()`` and ``.start()`` use the session's setting for null fields in JSON. The option
+      jsonIgnoreNullFields overrides this setting.
     """
     if not _has_ours(spark):
         try:
@@ -79,17 +81,16 @@ def register(
 
 
 def _has_ours(spark: SparkSession) -> bool:
-    """Whether the session already has this data source, because Spark has discovered it
-    (``pyspark_kprod``), or because an earlier call has registered it.
+    """Whether the session already has this data source: Spark has discovered it
+    (``pyspark_kprod``), or an earlier call has registered it. False if this is unknown, as in a
+    Connect session.
 
-    Registering the data source again causes a warning in Spark's log, at each start of a stream:
-    "The data source kprod replaced a statically registered data source". Spark's registry is
-    private (``DataSourceManager``; the same on 4.0 to 4.2), and not accessible in a Connect
-    session. If the registry does not behave as expected, the result is False, and the source is
-    registered despite the warning. The registry stores the pickled class, so this function looks
-    for the name of the class's module in the stored bytes.
+    A second registration does no harm, except for a warning in Spark's log at each start of a
+    stream: "The data source kprod replaced a statically registered data source".
     """
     try:
+        # Spark's registry is private (the same on 4.0 to 4.2). It stores the pickled class, which
+        # contains the name of the class's module.
         manager = spark._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001 - see above
         if manager.dataSourceExists(FORMAT) is not True:
             return False
@@ -103,15 +104,11 @@ def _has_ours(spark: SparkSession) -> bool:
 def _check_workers_python(spark: SparkSession) -> None:
     """Warns if Python workers of the session will not be able to run this package.
 
-    There are two cases:
-
-    - The interpreter of the workers does not exist on the driver. Spark also uses this interpreter
-      on the driver, to plan and commit.
-    - The interpreter of the workers does not have this package. For example, if you run
-      ``.venv/bin/python job.py`` without ``PYSPARK_PYTHON``, Spark runs the workers with the PATH's
-      ``python3``. Spark shows a ModuleNotFoundError within a stack trace of the JVM. The second
-      case is checked only in a local session, because the workers of a cluster run on other
-      machines.
+    - The interpreter of the workers does not exist on the driver. Spark also plans and commits with
+      it there.
+    - In a local session, the interpreter of the workers does not have this package. Without
+      ``PYSPARK_PYTHON``, Spark runs the workers with the PATH's ``python3``, even if the job runs
+      in a virtual environment.
     """
     try:
         context = spark.sparkContext
@@ -126,6 +123,7 @@ def _check_workers_python(spark: SparkSession) -> None:
         said = missing(str(context.pythonExec))
         warn_once(_log, [coded(Kind.NOT_INSTALLED_FOR_WORKERS, said, UNPACK)])
         return
+    # The workers of a cluster run on other machines, which can't be checked here.
     if not master.startswith("local"):
         return
     if Path(executable).parent == Path(sys.executable).parent:

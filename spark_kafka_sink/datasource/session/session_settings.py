@@ -1,11 +1,11 @@
-"""Adds the session's settings for JSON to the options of each write, because the sink needs them.
+"""Passes two settings of the session to each write, as internal options: the time zone, and whether
+``to_json`` omits nulls.
 
-Spark plans a write in a process that has no session and no settings, and passes only options to
-that process. So the writer in the user's process adds two internal options when a write starts. The
-first is the session's time zone, which planning checks before any task. The second says whether
-``to_json`` omits nulls. ``config/named_columns.py`` uses these options. ``register(spark)``
-installs the patches of the writer that do this. Writes to tables (``writeTo``, ``insertInto``, SQL)
-do not get the options, because the format of a table is not known here.
+Spark plans a write in a process without a session, and passes only options to it. So the writer in
+the user's process adds the two options when a write starts. ``config/named_columns.py`` uses them.
+
+``register(spark)`` installs the patches. Writes to tables (``writeTo``, ``insertInto``, SQL) do not
+get the options, because the format of a table is not known here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Wraps methods of pyspark's classes with functions, and restores the methods.
 
-The functions that wrap a method are in ``default_mode``, ``refused_streams``, ``any_thread`` and
-``session_settings``. Those modules explain why the patches are needed. A function may set an
-attribute or an option on the writer, change the save mode, or raise an error. Otherwise it calls
-the wrapped method with the same arguments.
+``default_mode``, ``refused_streams``, ``any_thread`` and ``session_settings`` have these functions,
+and the reasons for them. A function may set an attribute or an option on the writer, change the
+save mode, or raise an error. Otherwise it calls the wrapped method with the same arguments.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ class Patches:
     """The wrappers for methods of a pyspark class. ``arounds`` maps the name of a method to its
     wrapper.
 
-    ``name`` is the name of the class. The class is patched in each module of ``modules`` that this
-    process has already imported. The writer classes of Spark Connect are in modules of their own.
-    The import of these modules needs grpc, so only a process with a Connect session has imported
-    them.
+    ``name`` is the name of the class. ``modules`` are the modules that have a class of this name.
+    It is patched in each of them that this process has already imported.
     """
 
     def __init__(self, name: str, modules: Sequence[str], arounds: Mapping[str, Around]) -> None:
         self._name = name
+        # Modules of Spark Connect need grpc: only a process with a Connect session has imported
+        # them.
         self._modules = modules
         self._arounds = {"format": _note_format, **arounds}
 
@@ -82,10 +81,10 @@ def writes_kprod(writer: object, source: object) -> bool:
 
 def wrap(cls: type, name: str, around: Around) -> None:
     """Replaces the method ``cls.name`` by a wrapper, which calls ``around(method, self, ...)``.
-    Does nothing if the method has this wrapper already.
 
-    A method may have several wrappers: the wrapper that was added last is called first. If the
-    class does not define the method, as in some versions of Spark, nothing is done.
+    Does nothing if the method has this wrapper already, or if the class does not define the method,
+    as in some versions of Spark. If a method has several wrappers, the wrapper that was added last
+    is called first.
     """
     method = cls.__dict__.get(name)
     if method is None or around in _arounds_of(method):

@@ -1,9 +1,8 @@
-"""Finds the columns of a change feed in a DataFrame's schema.
+"""Finds the columns of a change feed in a DataFrame's schema, on the driver.
 
-A *change feed* is a DataFrame with the changes of a table (option ``changelog``). The driver finds
-the columns with the type, the row and the position of a change before any task.
-``config/changelog.py`` has the names of these columns for each kind of feed. The tasks process the
-changes (``records/changes/``).
+A *change feed* is a DataFrame with the changes of a table (option ``changelog``).
+``config/changelog.py`` has the names of its columns. The tasks process the changes
+(``records/changes/``).
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ class FeedColumns:
     """The columns of a change feed: a DataFrame with the changes of a table (option ``changelog``).
 
     - ``plan`` has the indices of the feed's own columns, such as the type of a change.
-    - ``rows`` is the schema of the table's rows. The options keyColumns and valueColumns may name
-      the columns of this schema. In a feed with one row per change, ``rows`` is the DataFrame's
-      schema. In a feed with the structs ``before`` and ``after``, ``rows`` is the schema of these
-      structs.
-    - ``first`` is the index of the first column that a task appends to Spark's batch. A task
-      appends the fields of a struct as columns. In a feed without structs, ``first`` is 0.
+    - ``rows`` is the schema of the table's rows, whose columns keyColumns and valueColumns may
+      name. If the feed has the structs ``before`` and ``after``, ``rows`` is the schema of these
+      structs. Otherwise it is the DataFrame's schema.
+    - ``first`` is the index of a row's first column in a task's batch. If the feed has structs, the
+      task appends the fields of a struct to Spark's batch, and ``first`` is the index of the first
+      field. Otherwise it is 0.
     """
 
     plan: ChangePlan
@@ -120,11 +119,11 @@ def feed_columns(schema: StructType, log: Changelog) -> FeedColumns:
 
 
 def with_feed(schema: StructType, feed: FeedColumns) -> StructType:
-    """The schema of the batches in a task: Spark's schema, and the columns that the task appends.
+    """The schema of the batches in a task: the columns of Spark's batch, and the columns that the
+    task appends. Those are the fields of the feed's struct, and the fields of a Debezium envelope.
 
-    The appended columns are the fields of the feed's struct, and the fields of a Debezium envelope.
-    The task appends one more column, which marks unusable changes. That column is not in the
-    result, because no option can name it.
+    The task appends one more column, which marks unusable changes. It is not in the result, because
+    no option can name it.
     """
     from pyspark.sql.types import LongType, StringType, StructType
 
@@ -181,9 +180,10 @@ def value_names(feed: FeedColumns | None, named: NamedColumns) -> tuple[str, ...
 
 
 def refuse_unstable_keys(schema: StructType, plan: ColumnPlan) -> None:
-    """Raises SchemaError if a change feed has no key columns. Also raises SchemaError if equal
-    values of a key column's type may have different bytes. For example, 0.0 and -0.0 are equal, but
-    a delete of 0.0 would not find a record with the key -0.0.
+    """Raises SchemaError if a change feed has no key columns.
+
+    Also raises SchemaError if equal values of a key column can have different bytes. For example, a
+    delete of 0.0 would not find a record with the key -0.0, although both are equal.
     """
     if plan.key is None and plan.key_column is None:
         raise SchemaError(
@@ -232,19 +232,15 @@ def refuse_other_keys(schema: StructType, feed: FeedColumns, plan: ColumnPlan) -
     """Raises SchemaError if the keys in the call of ``upserts`` differ from the columns in the
     option keyColumns.
 
-    ``upserts`` stores the names of its keys in the metadata of each key column, and of the column
-    with the change type. The keys are compared only if all these columns have the same stored
-    names.
-
-    - A renamed column keeps its metadata, so it is checked.
-    - A cast removes the metadata, so a column that was cast after ``upserts`` is not checked.
-    - A table keeps the metadata of its columns. If the result of ``upserts`` was written to a
-      table, the key columns of a feed of that table still have the stored names. But the column
-      with the change type is new in the feed and has no stored names, so nothing is compared.
+    ``upserts`` stores the names of its keys in the metadata of columns. Without this metadata,
+    nothing is compared. A renamed column keeps the metadata, and a cast removes it.
     """
     given = _keys_of_upserts(schema[feed.plan.column])
     if plan.key is None or not given:
         return
+    # The metadata is on each key column and on the column with the change type. All must agree. If
+    # the result of upserts was written to a table, the key columns of a feed of this table still
+    # have the metadata. But the column with the change type is new there, so nothing is compared.
     images = feed.plan.images
     marked = schema.fields if images is None else [schema[images[1]]]
     marks = {one.name for one in marked if _keys_of_upserts(one) == given}

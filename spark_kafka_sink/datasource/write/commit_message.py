@@ -1,11 +1,10 @@
 """The commit message that a task sends to the driver: step 13 in "The way of a record" (DESIGN.md).
 
-The driver checks the messages of a batch with :func:`checked_messages`. Then it commits the batch
+The driver checks the messages of a batch with :func:`checked_messages`, commits the batch
 (``planned_batch``), and makes a report of the messages (``report/``).
 
-Spark pickles a message on the executor and unpickles it on the driver. The executor and the driver
-have the same version of this package: a task with another version fails before it writes
-(``_check_package`` in ``planned_task.py``).
+Spark pickles a message on the executor and unpickles it on the driver. Both have the same version
+of this package: a task with another version fails before it writes.
 """
 
 from __future__ import annotations
@@ -42,15 +41,14 @@ class TaskCounts:
 class TaskTransaction:
     """The transaction of a task with exactly-once.
 
-    - ``prepared`` is the transaction that the driver must end. It is None if the task wrote
-      nothing.
-    - ``generation`` is the commit log's generation at planning: a number that rises when another
-      run takes over the write's key.
-    - ``start_ms`` is the wall time of the first row in milliseconds. It is -1 if there was no row.
-    - ``payload`` is the number of rows and the number of bytes that the task wrote, such as
-      ``(1000, 52000)``. If the batch is already done, the task writes nothing, and these are the
-      rows and bytes that it skipped. ``payload`` is None if the task did not count.
-    - ``letters`` is the number of dead letters that a replay of the batch would find again. Dead
+    - ``prepared``: the transaction that the driver must end. None if the task wrote nothing.
+    - ``generation``: the commit log's generation at planning. This number rises when another run
+      takes over the write's key.
+    - ``start_ms``: the wall time of the first row in milliseconds. -1 if there was no row.
+    - ``payload``: the numbers of rows and bytes that the task wrote, such as ``(1000, 52000)``. If
+      the batch is already done, these are the rows and bytes that the task skipped. None if the
+      task did not count.
+    - ``letters``: the number of dead letters that a replay of the batch would find again. Dead
       letters because of a timestamp are not included (``DeadLetters.check``).
     """
 
@@ -63,13 +61,15 @@ class TaskTransaction:
 
 @dataclass(frozen=True, slots=True)
 class TaskCommitMessage(WriterCommitMessage):
-    """The commit message of a task attempt that wrote all of its rows, or that wrote nothing
-    because its batch is already committed.
+    """The commit message of a successful task attempt. The attempt wrote all of its rows, or it
+    wrote nothing because its batch is already committed.
 
-    ``produced`` has the producer's figures, and ``counts`` the figures of the writer's thread.
-    ``begun_ms`` is the wall time of the attempt's start in milliseconds. ``transaction`` is None
-    without exactly-once. ``letters`` counts the rows that became dead letters. Acknowledged dead
-    letters are also counted as acknowledged rows.
+    - ``produced``: the producer's figures.
+    - ``counts``: the figures of the writer's thread.
+    - ``begun_ms``: the wall time of the attempt's start in milliseconds.
+    - ``transaction``: None without exactly-once.
+    - ``letters``: the numbers of rows that became dead letters. An acknowledged dead letter is also
+      an acknowledged row.
     """
 
     identity: TaskIdentity
@@ -97,15 +97,13 @@ class TaskCommitMessage(WriterCommitMessage):
 def checked_messages(
     messages: Sequence[WriterCommitMessage | None], error: type[KafkaError] = CommitError
 ) -> tuple[TaskCommitMessage, ...]:
-    """Returns the messages of all tasks, after the driver's checks. Raises ``error`` if a message
-    is missing, or if the counts of a message contradict each other.
-
-    A message is None if Spark considers a task done although the task sent no message. The only
-    known cause is the continuous trigger: with this trigger, Spark never calls a Python sink's
-    ``write``, and drops the rows. (Spark builds an error and does not throw it.)
+    """Returns the messages of all tasks. Raises ``error`` if a message is missing, or if the counts
+    of a message contradict each other.
     """
     finished = finished_messages(messages)
     missing = [i for i, one in enumerate(messages) if not isinstance(one, TaskCommitMessage)]
+    # A message is None if Spark considers a task done although it sent no message. The only known
+    # cause is the continuous trigger (session/refused_streams.py).
     if missing:
         raise error(
             f"{len(missing)} of {len(messages)} tasks sent no commit message (first: task "

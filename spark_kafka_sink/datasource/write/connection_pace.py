@@ -1,16 +1,14 @@
 """Limits the rate at which the tasks of a write open connections (``connectionsPerSecond``).
 
 All tasks of a stage begin at the same time, and each task connects to each broker that it writes
-to. So 2000 tasks open 2000 connections to a broker within a second. Some brokers limit that rate:
-Amazon MSK with IAM accepts 100 a second. So a task waits before it creates its producer
-(:func:`paced`).
+to. Some brokers accept only a limited number of new connections per second: Amazon MSK with IAM
+accepts 100. So a task waits before it creates its producer (:func:`paced`).
 
-A task opens at most one connection to a broker. So if R tasks connect per second, each broker gets
-at most R new connections per second. If T tasks run at the same time, the task with number n waits
-(n modulo T) / R seconds before it connects. The tasks need no communication for this.
+If T tasks run at the same time, and R may connect per second, the task with number n waits (n
+modulo T) / R seconds. A task opens at most one connection to a broker, so each broker gets at most
+R new connections per second. The tasks need no communication for this.
 
-A task does not wait if its worker has kept a producer from an earlier task, because that producer
-is connected already.
+A task that gets the producer of an earlier task does not wait: this producer is already connected.
 """
 
 from __future__ import annotations

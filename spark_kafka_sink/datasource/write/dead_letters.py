@@ -1,10 +1,8 @@
-"""Finds and counts the rows of a task that can't be sent, and makes them dead letters.
+"""Finds and counts the rows of a task that can't be sent, and makes dead letters of them.
 
 :class:`DeadLetters` finds topics that the task can't write to, and records that are too large or
-have a forbidden timestamp. It counts bad rows by reason, and keeps them until their dead letters
-are sent. ``records/record_columns.py`` finds bad values of columns.
-``records/letters/letter_writer.py`` makes the bytes of a dead letter. The driver applies the limits
-of a batch (``letter_counts.py``).
+have a forbidden timestamp. Bad values of columns are found by ``records/record_columns.py``. The
+driver applies the limits of a batch (``letter_counts.py``).
 """
 
 from __future__ import annotations
@@ -72,10 +70,11 @@ _OF_CODE = {
 class DeadLetters:
     """The dead letters of a task attempt. Used on the writer's thread only.
 
-    ``topic`` is the option ``topic``, or None if the topic is a column. ``limits`` are the size
-    limits and time limits of a row. ``counts`` are the numbers of dead letters by reason.
-    ``topics`` is the source of topic metadata for a task that has no producer, because its batch is
-    already done.
+    - ``topic``: the option ``topic``. None if the topic is a column.
+    - ``limits``: the limits for sizes and timestamps of a row.
+    - ``topics``: the source of topic metadata for a task without a producer. (A task has no
+      producer if its batch is already done.)
+    - ``counts``: the numbers of dead letters by reason.
     """
 
     writer: LetterWriter
@@ -103,9 +102,8 @@ class DeadLetters:
         """Finds the rows that the topic or the producer would reject, and adds them to ``bad``.
         Waits for the metadata of new topics, as sending does.
 
-        Returns the number of all rows in ``bad`` that a replay of the batch would find again. Rows
-        with a forbidden timestamp are not counted, because the topic may allow their timestamps
-        later.
+        Returns the number of rows in ``bad`` that a replay of the batch would find again. Rows with
+        a forbidden timestamp are not counted, because the topic may allow them later.
         """
         self._check_topics(columns, bad, topics)
         self.limits.check_sizes(columns, bad)
@@ -143,11 +141,10 @@ class DeadLetters:
         self, batch: pa.RecordBatch, columns: RecordColumns, bad: BadRows, numbers: Int64s
     ) -> None:
         """Counts the ``bad`` rows of ``batch``, and keeps them until :meth:`letters` returns their
-        dead letters.
+        dead letters. If errors.log.enable is true, also logs them.
 
-        ``columns`` are the converted rows, and ``numbers`` are the numbers of the bad rows within
-        the task, from 0. Also logs the bad rows if errors.log.enable is true. Raises DataError if
-        the task has more dead letters than errors.max.records.
+        ``columns`` are the converted rows. ``numbers`` are the numbers of the bad rows within the
+        task, from 0. Raises DataError if the task has more dead letters than errors.max.records.
         """
         rows, options, task = bad.rows, self.writer.options, self.writer.task
         unsent, which = rows_of(batch, rows), bad.which.take(rows) - 1
@@ -176,10 +173,10 @@ class DeadLetters:
         """Yields the dead letters of the rows that :meth:`note` has kept, in parts of at most 8192
         dead letters.
 
-        Each part has a fixed cost. So if only a few rows are kept, the method yields nothing, and
-        the rows wait for more rows. With ``last``, the method yields the dead letters of all kept
-        rows.
+        If ``last`` is false and the kept rows are small, yields nothing, and the rows stay kept. If
+        ``last`` is true, yields the dead letters of all kept rows.
         """
+        # Each part has a fixed cost, so a few rows wait for more rows.
         if not self._held or not (last or self._held_size > _HELD_BYTES):
             return
         rows, found = pa.Table.from_batches(self._held).combine_chunks(), self._found

@@ -1,13 +1,12 @@
 """Finds the columns of the options keyColumns, valueColumns and headersColumns in a DataFrame's
-schema.
+schema, and checks their types. This happens on the driver, before any task.
 
-The driver finds the columns before any task, and checks that their types can be written. It also
-records properties of Spark's types that Arrow's types lack, such as the units of an interval. The
-tasks convert the values (``records/json/json_text.py``).
+Names are resolved as by Spark with ``spark.sql.caseSensitive=false``: letter case does not matter.
+An exact match is preferred, so that a DataFrame of a case-sensitive session can also be written. In
+JSON, a field has the name as the option spells it, like in ``to_json(struct(id))``.
 
-A name is resolved as Spark does with ``spark.sql.caseSensitive=false``: letter case does not
-matter. An exact match is preferred, so that a DataFrame of a case-sensitive session can be written
-as well. In JSON, a field has the name as the option spells it, like in ``to_json(struct(id))``.
+The plan also gets properties of Spark's types that Arrow's types lack, such as the units of an
+interval. The tasks convert the values (``records/json/json_text.py``).
 """
 
 from __future__ import annotations
@@ -52,13 +51,14 @@ def composed_columns(
     *,
     is_struct: bool = False,
 ) -> ComposedColumns | None:
-    """Finds the columns of the key or of the value, and checks their types. ``option`` is
-    keyColumns or valueColumns, and ``names`` is the value of this option. Returns None if the
-    option names no column. Raises SchemaError for a missing column, and for a type that the format
-    can't write.
+    """Finds the columns of the key or of the value, and checks their types. Returns None if the
+    option names no column.
 
-    If ``is_struct`` is true, the option names one struct column, and the fields of the struct are
-    written. The types for Avro and Protobuf are checked later, with the schema.
+    ``option`` is keyColumns or valueColumns, and ``names`` is its value. If ``is_struct`` is true,
+    the option names one struct column, and the fields of the struct are written.
+
+    Raises SchemaError for a missing column, and for a type that the format can't write. The types
+    for Avro and Protobuf are checked later, with the schema.
     """
     if not names:
         return None

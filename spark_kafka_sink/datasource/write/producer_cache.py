@@ -1,25 +1,19 @@
-"""Keeps warm producers between the tasks of one worker process (rule R4 of DESIGN.md).
+"""Keeps producers open between the tasks of one worker process (rule R4 of DESIGN.md).
 
-A Spark worker process runs one task after the other. A *warm* producer is a producer that is kept
-open after a task, for a later task. A warm producer has open connections, a producer id and
-metadata, so a micro-batch does not request them again. Spark stops workers that are idle for a
-minute, so no timer is needed here. Rules:
+A Spark worker process runs one task after the other. A *warm* producer is kept open after a task,
+for a later task. It has open connections, a producer id and metadata, so a micro-batch does not
+request them again. Rules:
 
 - The key of the cache is the whole effective ProducerConfig. Two writes that differ in one option
-  never share a producer. With exactly-once, the key includes the transactional id
-  (``transactional_producers``).
-- A producer in use is not in the cache. :meth:`ProducerCache.keep` takes a producer back only if
-  the producer can be used again, and frees the producer's buffers and timers.
-- The cache keeps at most two idle producers with transactions, and two without. If there are more
-  producers without transactions, the producer that was idle for the longest time is closed. If
-  there are more producers with transactions, the producer with the greatest number in its
-  transactional id is closed, because tasks take the smallest numbers first.
+  never share a producer. With exactly-once, the config contains the transactional id.
+- A producer in use is not in the cache. :meth:`ProducerCache.keep` takes a producer back only if it
+  can be used again.
+- The cache keeps at most two idle producers with transactions, and two without.
+- Without transactions, the producer that was idle for the longest time is closed first.
+- With transactions, the producer with the greatest number in its transactional id is closed first,
+  because tasks take the smallest numbers first.
 
-**client.id.** If the user does not set client.id, it is ``spark-kafka-sink-<application id>`` for
-all tasks of an application (:func:`effective_config`). So broker quotas, metrics and request logs
-show the application. The client.id is a part of the config, and the config is the key. If the
-client.id contained the query or the partition, each task would have a different key, and no task
-would find a warm producer.
+There is no timer: Spark stops workers that are idle for a minute.
 """
 
 from __future__ import annotations
@@ -50,13 +44,12 @@ ProducerFactory = Callable[[ProducerConfig, Cluster | None], "KafkaProducer"]
 
 
 class ProducerCache:
-    """The idle producers of a process, by config. ``_lock`` guards ``_idle``. The lock is not held
-    while a producer is closed.
-    """
+    """The idle producers of a process, by config. Thread-safe."""
 
     def __init__(self, *, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
         self._lock = threading.Lock()
+        # The lock guards ``_idle``, and is not held while a producer is closed.
         self._idle: dict[ProducerConfig, KafkaProducer] = {}  # longest idle first
 
     def __len__(self) -> int:
@@ -64,11 +57,13 @@ class ProducerCache:
 
     def take(self, config: ProducerConfig) -> KafkaProducer | None:
         """Removes a warm producer with exactly this config from the cache, and returns it. The
-        caller then owns the producer. Returns None if the cache has no such producer, or if the
-        producer has failed while it was in the cache.
+        caller then owns the producer. Returns None if there is none, or if it has failed in the
+        cache.
 
-        Also closes the cached producers that no task will use again: other producers with the same
-        transactional id, and producers of an earlier run of the same query or job.
+        Also closes the cached producers that no task will use again:
+
+        - other producers with the same transactional id
+        - producers of an earlier run of the same query or job
         """
         wanted = _id_of(config)
         with self._lock:
@@ -115,16 +110,18 @@ def _id_of(config: ProducerConfig) -> TransactionalId | None:
 
 
 def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
-    """Whether a kept producer is useless from now on, because a task takes the id ``wanted``.
-    ``other`` is the id of the kept producer.
+    """Whether no task will use the transactional id ``other`` again, because a task now takes the
+    id ``wanted``.
 
-    The producer is useless if both ids are equal. It is also useless if both ids belong to one key
-    of the commit log, but to different runs or different generations. The generation of a key is a
-    number that grows when a run takes over the key. (The ids of a run's first batch have an earlier
-    generation than the ids of its later batches.)
+    This is so in two cases:
+
+    - Both ids are equal.
+    - Both belong to one key of the commit log, but to different runs or different generations. A
+      key's generation is a number that grows when a run takes over the key.
     """
     if other is None or other.key != wanted.key:
         return False
+    # (The ids of a run's first batch have an earlier generation than those of its later batches.)
     is_alike = (other.run, other.planned) == (wanted.run, wanted.planned)
     return other == wanted or not is_alike
 
@@ -147,8 +144,8 @@ def new_producer(config: ProducerConfig, cluster: Cluster | None) -> KafkaProduc
 
 @dataclass(frozen=True, slots=True)
 class CachedProducers:
-    """The :class:`ProducerSource` of one task: takes a producer from the cache, or creates one with
-    ``factory`` and the driver's cluster metadata.
+    """The :class:`ProducerSource` of one task. Takes a producer from the cache. If there is none,
+    creates one with ``factory`` and the driver's cluster metadata.
     """
 
     cache: ProducerCache
@@ -192,9 +189,12 @@ def _park(producer: KafkaProducer) -> bool:
 
 
 def effective_config(config: ProducerConfig, app_id: str) -> ProducerConfig:
-    """The config of a task's producer. If the user has not set client.id, the config has the
-    application's default client.id.
+    """The config of a task's producer. If the user has not set client.id, it is
+    ``spark-kafka-sink-<application id>``, so that broker quotas, metrics and request logs show the
+    application.
     """
     if config.client_id:
         return config
+    # Without the query or the partition: the config is the key of the cache, so each task would
+    # have a key of its own, and no task would find a warm producer.
     return replace(config, client_id=f"spark-kafka-sink-{app_id}" if app_id else "spark-kafka-sink")

@@ -1,16 +1,13 @@
 """Limits the rate of a task to its share of maxRecordsPerSecond and maxBytesPerSecond.
 
-**The bucket.** :class:`RateLimit` is a token bucket in units of time. At the task's share of the
-rate, each row takes some time: its *cost*. A row is sent when its cost has passed since the
-previous row. The bucket of a new task is empty: the first row is sent when its cost has passed
-since it arrived. With a full bucket, each task would begin with a burst, and a write of many short
-tasks would exceed the rate. If the task later waits for input, the waiting time is saved as credit,
-at most a second.
-
-**The share.** A Python writer can't find out how many partitions its write has, and where Spark
-runs them. But tasks can read Spark's configuration. The configuration determines how many tasks the
-application can run at the same time, and the rate is divided by that number. So the sum over all
+**The share.** The rate is divided by the number of tasks that the application can run at the same
+time. A task finds this number in Spark's configuration (:func:`tasks_at_once`). So the sum over all
 tasks is never above the rate. If fewer tasks run, the sum is below the rate.
+
+**The cost.** The cost of a row is the time that the row takes at the task's share of the rate. A
+row is sent when its cost has passed since the previous row. The first row is sent when its cost has
+passed since it arrived: without this wait, a write of many short tasks would exceed the rate. If
+the task later waits for input, this time is saved for the next rows, at most a second.
 """
 
 from __future__ import annotations
@@ -103,14 +100,14 @@ def _pace(config: SinkConfig) -> list[str]:
 
 
 def tasks_at_once(config: SinkConfig, conf: Callable[[str], str]) -> int:
-    """The number of tasks that share a rate: the option tasksAtOnce, or a number that follows from
-    Spark's configuration.
+    """The number of tasks that share a rate: the option tasksAtOnce, or a number from Spark's
+    configuration. Raises ConfigError if the number can't be determined.
 
-    ``conf`` returns the value of a Spark config. It returns an empty text for a config that is not
-    set. Raises ConfigError if the number can't be determined.
+    ``conf`` returns the value of a Spark config, or an empty text if it is not set.
     """
     if config.tasks_at_once is not None:
         return config.tasks_at_once
+    # A Python writer can't find out how many partitions its write has, and where Spark runs them.
     cores = _cores(conf)
     if cores is None:
         raise ConfigError(

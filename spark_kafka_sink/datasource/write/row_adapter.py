@@ -1,7 +1,7 @@
 """Converts Rows to Arrow batches, for streams on pyspark 4.0, which has no Arrow stream writer.
 
-Spark 4.0 passes a stream's rows one by one, and only this module handles single rows. It converts
-only the columns that a :class:`ColumnPlan` names. ``records/record_columns`` checks the values.
+Only the columns that a :class:`ColumnPlan` names are converted. ``records/record_columns`` checks
+the values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The columns of a Kafka sink, their types and their precedence, as in Spark's own sink.
 
 The driver checks a DataFrame's schema before any task, and makes a :class:`ColumnPlan` of it. The
-error messages are the same as in Spark's Kafka sink (``KafkaWriter.scala``). The tasks check the
-values of rows (``records/record_columns``).
+error messages are those of Spark's Kafka sink (``KafkaWriter.scala``).
 
 | column | type | absent | null |
 |---|---|---|---|
@@ -13,12 +12,11 @@ values of rows (``records/record_columns``).
 | partition | int | the partitioner decides | the partitioner decides |
 | timestamp | timestamp, timestamp_ntz or bigint (ms since the epoch) | send time | send time |
 
-A bigint that means a time before 1980 is an error, because the value is most likely in seconds.
-
-As in Spark's sink, names are case-sensitive, the first match counts, and other columns are ignored.
-If the option ``topic`` is set, the column ``topic`` is ignored, too, and its type is not checked.
-Spark's sink has no column ``timestamp`` and no map headers. Collated, char and varchar strings are
-also accepted, because their bytes are UTF-8.
+- A bigint that means a time before 1980 is an error: the value is most likely in seconds.
+- As in Spark's sink, names are case-sensitive, the first match counts, and other columns are
+  ignored. With the option ``topic``, the column ``topic`` is ignored, too.
+- Spark's sink has no column ``timestamp`` and no map headers.
+- Collated, char and varchar strings are also accepted, because their bytes are UTF-8.
 """
 
 from __future__ import annotations
@@ -82,11 +80,12 @@ def plan_columns(
     """Finds and checks the columns of a DataFrame. Raises SchemaError with the message of Spark's
     sink.
 
-    ``topic`` is the option, or None. ``named`` are the columns that options name for key, value and
-    headers. ``log_topics`` are the topics of commit logs, to which no row may be written. The order
-    of the checks is Spark's: topic, key, value, headers, partition. The last checks are for the
-    timestamp, and for columns that Spark can't pass to a Python sink.
+    - ``topic`` is the option, or None.
+    - ``named`` are the columns that options name for key, value and headers.
+    - ``log_topics`` are the topics of commit logs, to which no row may be written.
+    - ``changes`` has the options of a change feed, or is None.
     """
+    # The order of the checks is Spark's: topic, key, value, headers, partition.
     topic = None if topic is None else topic.strip()
     feed = None if changes is None else feed_columns(schema, changes.log)
     topic_column = None if topic is not None else _topic_column(schema)
@@ -235,9 +234,10 @@ def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
 
 
 def _refuse_replaced_columns(schema: StructType, plan: ColumnPlan) -> None:
-    """Raises SchemaError for a column ``value`` that the option valueColumns does not name, if this
-    option is set. Without this error, the sink would ignore the column silently. The same holds for
-    keyColumns and ``key``, and for headersColumns and ``headers``.
+    """Raises SchemaError for a column ``value``, if valueColumns is set and does not name this
+    column. The sink would ignore the column silently.
+
+    The same holds for keyColumns and ``key``, and for headersColumns and ``headers``.
     """
     used = _named_indices(plan)
     replaced = {

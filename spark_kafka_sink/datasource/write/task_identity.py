@@ -11,8 +11,9 @@ from spark_kafka_sink.base.errors import IllegalStateError
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
     """The ids and names of the task attempt and its write, as far as Spark's TaskContext in Python
-    has them. In a batch job, ``query_id``, ``run_id`` and ``query_name`` are empty, and
-    ``batch_id`` is -1.
+    has them.
+
+    In a batch job, ``query_id``, ``run_id`` and ``query_name`` are empty, and ``batch_id`` is -1.
     """
 
     partition_id: int = 0
@@ -33,11 +34,6 @@ class TaskIdentity:
     def current(cls) -> TaskIdentity:
         """The identity of the task that runs in this process. Raises IllegalStateError outside of a
         task.
-
-        The ids come from Spark's local properties (``StreamExecution.QUERY_ID_KEY``,
-        ``MicroBatchExecution.BATCH_ID_KEY``). The job group of a stream is its run id, and the
-        job's description begins with the query's name. The application's id and name come from
-        Spark's configuration, which tasks can read as local properties.
         """
         from pyspark import TaskContext
 
@@ -45,6 +41,9 @@ class TaskIdentity:
         if context is None:
             raise IllegalStateError("write() was called outside of a Spark task")
 
+        # The keys are those of StreamExecution.QUERY_ID_KEY and MicroBatchExecution.BATCH_ID_KEY.
+        # The job group of a stream is its run id, and the job's description begins with the query's
+        # name.
         local = local_property
         query_id = local("sql.streaming.queryId")
         batch_id = local("streaming.sql.batchId")
@@ -77,9 +76,10 @@ _NEW_LINES = ("\n", "<br/>")
 
 def _query_name(description: str, query_id: str) -> str:
     """The query's name, from the description of a micro-batch's job. Empty if the query has no
-    name. The description (``StreamExecution.getBatchDescriptionString``) consists of lines: the
-    name, "id = ...", "runId = ..." and "batch = ...".
+    name.
     """
+    # Lines of the description (StreamExecution.getBatchDescriptionString): the name, "id = ...",
+    # "runId = ..." and "batch = ...".
     before, _, found = description.partition(f"id = {query_id}")
     line = next((one for one in _NEW_LINES if found and before.endswith(one)), None)
     return "" if line is None else before.removesuffix(line)

@@ -1,9 +1,8 @@
-"""Reports the progress of a running task every 30 s, by a log line and a call of each progress
+"""Reports the progress of a running task every 30 s, with a log line and a call of each progress
 listener.
 
-The thread of a :class:`ProgressLog` reports the progress, even while the task's other threads wait.
-The figures come from ``producer/metrics/``. ``worker_progress.py`` makes the records for
-progressTopic.
+A :class:`ProgressLog` has its own thread, so it reports the progress even while the task's other
+threads wait. ``worker_progress.py`` makes the records for progressTopic.
 """
 
 from __future__ import annotations
@@ -81,8 +80,7 @@ ProgressListener = Callable[[TaskProgress], object]
 
 class Watcher(Protocol):
     """The interface of an object that receives the progress of a task attempt more often than the
-    log does. ``every_s`` is the interval in seconds. ``running`` receives the progress at each
-    interval. The only implementation is in ``worker_progress.py``.
+    log does: every ``every_s`` seconds, by a call of ``running``.
     """
 
     @property
@@ -108,11 +106,10 @@ def progress_listener(path: str) -> ProgressListener:
 
 class ProgressLog:
     """A context manager that reports the progress of a task attempt every ``every_s`` seconds, from
-    its own thread.
+    its own thread. The end of the attempt does not wait for the thread.
 
-    The thread calls ``progress`` to get the current state, logs it (:meth:`TaskProgress.line`), and
-    passes it to ``listeners``. If there is a ``watcher``, the thread also calls its methods. The
-    end of the attempt does not wait for the thread.
+    ``progress`` returns the current progress. It is logged (:meth:`TaskProgress.line`), and passed
+    to ``listeners`` and to the methods of ``watcher``.
     """
 
     def __init__(

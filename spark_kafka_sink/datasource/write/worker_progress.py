@@ -1,13 +1,12 @@
 """Sends the progress of a Python worker and of a commit to the topic of the option progressTopic.
 
-A record is a :class:`WorkerProgress` as JSON. The thread of ``task_progress`` sends the records, so
-that no task waits for them. ``monitoring/running_writes.py`` reads them.
+A record is a :class:`WorkerProgress` as JSON. A worker sends the sums over all its tasks of a
+stage, at most every 10 s. So short tasks are included, but a stage of less than 10 s sends nothing.
+No task waits for the sending: it has its own thread (``task_progress``).
 
-A task can send nothing to the driver before its end: a Python data source has no accumulators, and
-Spark's own status has no figures of a running Python task. Every task and every driver can reach
-the brokers, so a topic carries the figures. A worker sends the sums over all its tasks of a stage,
-so that short tasks are also included. It sends the sums at most every 10 s. In a stage of less than
-10 s, no worker sends anything.
+A topic is used, because Spark has no other way: a Python data source has no accumulators, and
+Spark's status has no figures of a running Python task. ``monitoring/running_writes.py`` reads the
+records.
 """
 
 from __future__ import annotations
@@ -89,9 +88,6 @@ class WorkerProgress:
 class WorkerSums:
     """The figures of this worker process for progressTopic, summed over its task attempts in the
     current stage. Thread-safe.
-
-    The attempts run one after the other. But each attempt has a thread that sends, and the thread
-    of one attempt may overlap with the next attempt's thread.
     """
 
     every_s = EVERY_S
@@ -99,6 +95,8 @@ class WorkerSums:
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
         self._name = f"{platform.node()}-{os.getpid()}-{time.time_ns() // 1_000_000}"
+        # The attempts run one after the other. But the sending thread of an attempt may overlap
+        # with the thread of the next attempt.
         self._lock = threading.Lock()
         self._stage: tuple[str, int, int] | None = None
         self._sums = dict.fromkeys(_SUMMED, 0)

@@ -1,5 +1,5 @@
 """The identity of a write, which ``foreach_batch`` and ``transaction`` pass to their writes as an
-option. The identity is called the *context* of the write.
+option. It is called the *context* of the write.
 
 ``transaction_plan.py`` and ``transaction_commit.py`` use the context. Only an option reaches the
 write: Spark's local properties don't exist in user threads and with Spark Connect, and Python
@@ -18,24 +18,25 @@ from spark_kafka_sink.transactions.transactional_ids import is_part
 
 @dataclass(frozen=True, slots=True)
 class WriteContext:
-    """The identity of a write: its run, its query, its ``transaction`` block, and its source
-    offsets.
+    """The identity of a write: its run, its query, its source offsets, and its ``transaction``
+    block.
 
-    - ``run`` is the run id of the write (``exactly_once/named_writes.py``).
-    - ``query_id`` is the query's id, or empty if the query is unknown.
-    - ``digest`` is a hash of the micro-batch's source offsets (``exactly_once/checkpoint.py``). If
-      the micro-batch runs again, its digest is the same. The digest is empty if it is unknown.
-    - ``known`` is true if the query, the digest, or an equal write of this process proves the
-      following: if there was an earlier write with this batch id, it was an earlier run of this
-      write. If ``known`` is true and the batch id is already done, the write is a replay.
-    - ``offsets`` are the offsets for the option offsetsGroup, by topic and partition.
+    - ``run``: the run id of the write (``exactly_once/named_writes.py``).
+    - ``query_id``: the query's id. Empty if the query is unknown.
+    - ``digest``: a hash of the micro-batch's source offsets (``exactly_once/checkpoint.py``). It is
+      the same if the micro-batch runs again. Empty if it is unknown.
+    - ``known``: True if any earlier write with this batch id must have been the same write. The
+      query, the digest, or an equal write of this process shows this. If the batch id is already
+      done, the write is then a replay.
+    - ``offsets``: the offsets for the option offsetsGroup, by topic and partition.
 
-    In a block of writes that are committed together:
+    Only in a ``transaction`` block, whose writes are committed together:
 
     - ``token`` identifies the block, and ``write`` is the number of the write, from 0.
-    - ``writes`` is set in the write that ends the block: the number of writes in the block.
-    - ``abort`` is true if the writes of the block must not be committed. In that case,
-      ``tasks_may_run`` is true if tasks of these writes may still be running.
+    - ``writes`` is the number of writes in the block. It is set only in a last write without rows,
+      which ends the block.
+    - ``abort`` is true if the last write must abort the block.
+    - ``tasks_may_run`` is true if tasks of an aborted block may still be running.
     """
 
     run: str

@@ -1,12 +1,12 @@
 """Runs one task attempt: writes Arrow batches, and returns a commit message.
 
-A :class:`WriteTask` takes Arrow batches from Spark's iterator, and counts their rows. ``records/``
-converts the columns to records, and ``producer/`` delivers the records. In "The way of a record"
-(DESIGN.md), the loop over the iterator is step 2, and the end of the attempt is step 13.
+``records/`` converts the columns to records, and ``producer/`` delivers the records. In "The way of
+a record" (DESIGN.md), the loop over Spark's iterator is step 2, and the end of the attempt is step
+13.
 
-:meth:`WriteTask.run` returns only when every row is acknowledged and the counts agree (rule R8 of
-DESIGN.md). A failed attempt closes its producer, which is not used again. After a failed attempt,
-Spark writes the whole partition again in another attempt.
+The attempt succeeds only if every row is acknowledged and the counts agree (rule R8 of DESIGN.md).
+After a failed attempt, its producer is not used again, and Spark writes the whole partition in
+another attempt.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ if TYPE_CHECKING:
 
 
 class ProducerSource(Protocol):
-    """The interface through which a task gets and releases its producer. There are two
-    implementations: ``CachedProducers``, and with exactly-once ``TransactionalProducers``.
-    ``acquire`` returns a producer. With exactly-once, this producer has already begun a
-    transaction.
+    """The interface through which a task gets and releases its producer. ``acquire`` returns a
+    producer. With exactly-once, this producer has already begun a transaction.
+
+    There are two implementations: ``CachedProducers``, and with exactly-once
+    ``TransactionalProducers``.
     """
 
     def begin(self) -> None:
@@ -100,12 +101,11 @@ class ProducerSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TransactionTime:
-    """The time limit of a task's transaction, in milliseconds. The transaction must end within
-    ``timeout_ms`` (transaction.timeout.ms). The last ``margin_ms`` of this time are for the
-    driver's commit.
+    """The time limit of a task's transaction. The transaction must end within ``timeout_ms``
+    (transaction.timeout.ms). The last ``margin_ms`` of this time are for the driver's commit.
 
     ``generation`` is the commit log's generation at planning: a number that grows when another run
-    takes over. The task returns this number to the driver (``TaskTransaction``).
+    takes over. The task returns it to the driver (``TaskTransaction``).
     """
 
     timeout_ms: int
@@ -131,8 +131,9 @@ class TransactionTime:
         self, open_ms: int, rows: int, needed_ms: int, rate: str, partition: int
     ) -> None:
         """Raises DeliveryError if the transaction has less time left than ``needed_ms``, the time
-        that the next rows need at the rate limit. ``rows`` is the number of these rows. Call this
-        method before you wait for the rate limit, so that the attempt fails early.
+        that the next ``rows`` rows need at the rate limit.
+
+        Call this method before a wait for the rate limit, so that the attempt fails early.
         """
         left_ms = self.timeout_ms - self.margin_ms - open_ms
         if needed_ms <= left_ms:
@@ -204,12 +205,13 @@ class WriteTask:
         self._reported_before = (self._begun_ms, 0)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
-        """Writes every row, and returns when all rows are acknowledged.
+        """Writes every row, and returns when all rows are acknowledged. If there are no rows,
+        creates no producer. Errors:
 
-        If there are no rows, creates no producer. Raises DataError for a row that can't be sent. If
-        rows were not acknowledged, raises the error that is the cause, or DeliveryError. Also
-        raises DeliveryError if the transaction has no time left. Passes on any exception of Spark's
-        input.
+        - DataError for a row that can't be sent.
+        - If rows were not acknowledged, the error that is the cause, or DeliveryError.
+        - DeliveryError if the transaction has no time left.
+        - Any exception of Spark's input.
         """
         with ProgressLog(
             self._progress, self._progress_every_s, self._progress_listeners, self._watcher
@@ -263,9 +265,10 @@ class WriteTask:
         return self._message(self._begun_ms, report, None)
 
     def drop(self, batches: Iterator[pa.RecordBatch], *, count: bool) -> TaskCommitMessage:
-        """Ends the attempt without writing a row, because the batch is already committed. If
-        ``count`` is true, the task first reads and counts the rows, so that the driver can compare
-        the counts with the written rows and bytes. Otherwise no row is read from ``batches``.
+        """Ends the attempt without writing a row, because the batch is already committed.
+
+        If ``count`` is true, reads and counts the rows, so that the driver can compare them with
+        the written rows and bytes. Otherwise reads no row.
         """
         start = self._monotonic_ms()
         for kept in self._all_kept(batches) if count else ():
@@ -303,9 +306,10 @@ class WriteTask:
         return batch
 
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of ``batch`` that the task writes. With a change feed, these are the records
-        that result from the changes. With onNullValue=skip, rows with a null value are left out.
-        Rows that are left out are counted.
+        """The rows of ``batch`` that the task writes. Rows that are left out are counted.
+
+        With a change feed, these are the records that result from the changes. With
+        onNullValue=skip, rows with a null value are left out.
         """
         if self._changes is not None:
             return self._counted(*self._changes.changed(batch))
@@ -343,9 +347,11 @@ class WriteTask:
             self._counts.input_wait_ms += self._monotonic_ms() - begun
 
     def _waiting_for_input(self, delay_ms: int) -> AbstractContextManager[None]:
-        """A context manager for the time that the task waits for Spark's rows. If the task already
-        has a producer, the waiting time counts towards linger.ms of the producer's open batches,
-        except for the first ``delay_ms`` milliseconds of the wait. Other time does not count.
+        """A context manager for the time that the task waits for Spark's rows.
+
+        If the task already has a producer, the waiting time after the first ``delay_ms``
+        milliseconds counts towards linger.ms of the producer's open batches. Other time does not
+        count.
         """
         producer = self._producer
         return nullcontext() if producer is None else producer.waiting_for_input(delay_ms)
@@ -395,8 +401,9 @@ class WriteTask:
 
     def _send_part(self, producer: KafkaProducer, batch: pa.RecordBatch, first: int) -> None:
         """Sends the rows of ``batch``, which is a slice of an Arrow batch. ``first`` is the index
-        of the slice's first row in the whole Arrow batch. Bad rows become dead letters, or raise an
-        error with errors.tolerance=none.
+        of the slice's first row in the whole Arrow batch.
+
+        Bad rows become dead letters. With errors.tolerance=none, a bad row raises an error.
         """
         before = self._rows
         self._rows += batch.num_rows
