@@ -60,7 +60,7 @@ class Waiters:
     1. Take the lock and check the state.
     2. Call :meth:`enlist`, and release the lock.
     3. Call ``clock.wait`` with the new latch.
-    4. Check the state again, from step 1.
+    4. Begin again with step 1.
 
     A change of the state between the steps 2 and 3 is not missed: the thread that changes the state
     opens the latch, so the wait ends at once.

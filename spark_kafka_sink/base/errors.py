@@ -6,11 +6,6 @@ the exception, the meaning, the hint, and the producer's reaction.
 An exception is called ``XError`` if Java calls it ``XException``. All exceptions are picklable,
 because Spark sends them from a worker to the driver. No exception contains a secret, or the value,
 key or header of a record.
-
-An error is shown on two lines:
-
-1. The code of its kind (``error_kinds.py``), the cause, and the place.
-2. The hint, if there is one, and the link to the documentation.
 """
 
 from __future__ import annotations
@@ -327,9 +322,8 @@ class CommitError(BatchError):
     """No row of this write is visible, and none will become visible. You can write the batch again:
     the same micro-batch, or the same ``txnVersion``.
 
-    There is one exception. The number of the batch must follow the last number in the commit log.
-    Otherwise each further write of this batch also fails, because an earlier write may have
-    committed other rows with this number.
+    Each further write of the batch fails, too, if the number of the batch does not follow the last
+    number in the commit log. An earlier write may have committed other rows with this number.
     """
 
 

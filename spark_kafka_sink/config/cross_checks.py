@@ -294,8 +294,9 @@ class _Checks:
         self._warnings.append(named.no_effect(self._advice(name, why)))
 
     def _advice(self, name: str, text: str) -> str:
-        """If the user has set the option ``name`` in the write, returns ``text`` with the prefix
-        before each option name: ``retries`` becomes ``kafka.retries``. If ``name`` is in a file,
-        the names in ``text`` stay without a prefix, as in every file of Java's client.
+        """Adds the prefix to each option name in ``text``: ``retries`` becomes ``kafka.retries``.
+
+        If the user has set the option ``name`` in a file, returns ``text`` unchanged: in a file,
+        the names of options have no prefix.
         """
         return with_prefix(text, self._options.prefix_at(name))

@@ -437,8 +437,8 @@ def takes_references(option: Option) -> bool:
 
 
 def check_references(option: Option, value: OptionValue, spelled: str) -> None:
-    """Raises ConfigError if a value contains a reference, but the option accepts no references, or
-    the reference has an unsupported form.
+    """Raises ConfigError for a reference that the option does not accept, or that has an
+    unsupported form.
 
     References are not looked up here: an executor can have files and environment variables that the
     driver does not have.

@@ -184,8 +184,9 @@ def _without_effect(given: GivenOptions, options: Mapping[str, Any]) -> Iterator
 
 def _check_producer(given: GivenOptions, requested: DeliveryGuarantee) -> CheckedOptions:
     """Checks the producer options of a write. ``requested`` is the value of the option
-    deliveryGuarantee. For the guarantee NONE, idempotence is off, unless the user has set
-    enable.idempotence.
+    deliveryGuarantee.
+
+    If ``requested`` is NONE and the user has not set enable.idempotence, idempotence is off.
     """
     options = given.producer
     if requested is DeliveryGuarantee.NONE and _IDEMPOTENCE not in options:

@@ -280,7 +280,7 @@ class Transaction:
             _log.info("the abort of transaction '%s': %s", self._name, error)
 
     def end(self) -> None:
-        """Ends the block: commits its writes, unless the user has already called :meth:`commit`."""
+        """Ends the block. Commits its writes, if the user has not called :meth:`commit`."""
         if self._state is not _State.COMMITTED:
             self.commit()
 

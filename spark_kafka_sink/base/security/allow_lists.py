@@ -50,9 +50,9 @@ EVERY: Final = (PATHS, CONFIG_FILES, REPORT_PATHS, ENV_PATTERN, URLS, IMPORTS)
 class _List:
     """An allow-list that the operator has set.
 
-    ``items`` are the items of the list. There is one exception: the allow-list for environment
-    variables has no items, but a regular expression, ``names``. If the list can't be parsed,
-    ``problem`` is the reason.
+    ``items`` are the items of the list. The allow-list for environment variables has a regular
+    expression, ``names``, in place of items. If the list can't be parsed, ``problem`` is the
+    reason.
     """
 
     items: tuple[str, ...] = ()

@@ -171,9 +171,9 @@ def write_new_file(
     """Writes the file ``name`` into ``directory``, completely or not at all. Creates the directory
     if it does not exist.
 
-    An existing file is replaced. If the file system can't rename files, as some mounts of object
-    stores, an existing file is an error. If the process is killed during the write, a file with a
-    name ``.<name>.<random>.tmp`` can stay.
+    An existing file is replaced. On a file system that can't rename files, like some mounts of
+    object stores, an existing file is an error. If the process is killed during the write, a file
+    with a name ``.<name>.<random>.tmp`` can stay.
 
     Raises UnusableFileError if the file can't be written. ``check(path)`` raises an error if
     options may not create files in the directory ``path``. It gets the real path of the open

@@ -22,8 +22,9 @@ _UNIX_SOCKET = "spark.python.unix.domain.socket.enabled"
 
 
 def tune(spark: SparkSession) -> dict[str, str]:
-    """Sets the configs that make writes cheaper, unless the user has set them. Skips a config that
-    this version of Spark does not have. Returns the configs that were set, by name.
+    """Sets the configs that make writes cheaper. A config that the user has set is not changed.
+    Skips a config that this version of Spark does not have. Returns the configs that were set, by
+    name.
     """
     conf = spark.conf
     given = conf.getAll

@@ -71,8 +71,7 @@ class FeedColumns:
 
 def in_batch(part: ComposedColumns | None, first: int) -> ComposedColumns | None:
     """Adds ``first`` to the index of each column of a key or value. In a task's batch, the columns
-    of the table's row begin at the index ``first``. If ``part`` is None, returns None: no option
-    names columns for the key or value.
+    of the table's row begin at the index ``first``. Returns None if ``part`` is None.
     """
     if part is None or not first:
         return part

@@ -110,8 +110,8 @@ def _id_of(config: ProducerConfig) -> TransactionalId | None:
 
 
 def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
-    """Whether no task will use the transactional id ``other`` again, because a task now takes the
-    id ``wanted``.
+    """True if the transactional id ``other`` is out of use, because a task now takes the id
+    ``wanted``.
 
     This is so in two cases:
 

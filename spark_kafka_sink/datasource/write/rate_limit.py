@@ -62,9 +62,10 @@ class RateLimit:
     def parts(
         columns: RecordColumns, costs: NDArray[np.float64]
     ) -> Iterator[tuple[RecordColumns, float]]:
-        """Yields slices of ``columns``, each with its cost in milliseconds. The cost of a slice is
-        at most PART_MS, unless the slice is a single row. ``costs`` is the array of
-        :meth:`costs_ms`.
+        """Yields slices of ``columns``, each with its cost in milliseconds. ``costs`` is the array
+        of :meth:`costs_ms`.
+
+        The cost of a slice is at most PART_MS. Only a slice of a single row can cost more.
         """
         start, paid = 0, 0.0
         while start < columns.rows:
