@@ -3,15 +3,6 @@
 A task that writes to all partitions has a connection to each leader. With 2000 tasks and 200
 leaders, these are 400,000 connections, although each task needs only one connection.
 
-The leaders of all tasks together must be spread evenly. But a task knows only its own number t, and
-not the number of tasks. So a task with k leaders uses the points t*k, ..., t*k + k - 1 of the
-golden-ratio sequence. All points of this sequence lie between 0 and 1. For every n, the first n
-points of the sequence are spread evenly (Knuth, The Art of Computer Programming, volume 3, 6.4).
-All partitions are put into a list, ordered by their leaders. A point selects a place in this list:
-the point 0.25 selects the partition after a quarter of the list. The leader of the selected
-partition is a leader of the task. So a leader with twice as many partitions as another is selected
-twice as often.
-
 This module only chooses the leaders. ``partitioners`` chooses a partition, and
 ``producer/accumulator/partition_load.py`` finds slow leaders.
 """
@@ -50,16 +41,24 @@ class _Found:
 
 
 class FewLeaders:
-    """Chooses at most ``most`` leaders for one task. ``number`` is Spark's number of the task in
-    its stage, from 0.
+    """Chooses at most ``most`` leaders for one task, so that the leaders of all tasks are spread
+    evenly. ``number`` is Spark's number of the task in its stage, from 0.
 
-    The first call of :meth:`candidates` for a topic with more than ``most`` leaders chooses the
-    leaders. Later calls keep these leaders, because the task is connected to them. As long as a
-    chosen leader is slow, or leads no partition of a topic, another leader is used in its place.
+    The leaders are chosen when :meth:`candidates` is first called for a topic with more than
+    ``most`` leaders. Later calls keep these leaders, because the task is connected to them. As long
+    as a chosen leader is slow, or leads no partition of a topic, another leader is used in its
+    place.
     """
 
     def __init__(self, most: int, number: int) -> None:
         self._most = most
+        # The leaders of all tasks together must be spread evenly. But a task knows only its own
+        # number t, and not the number of tasks. So a task with k leaders uses the points t*k, ...,
+        # t*k + k - 1 of the golden-ratio sequence. All points lie between 0 and 1, and for every n,
+        # the first n points are spread evenly (Knuth, The Art of Computer Programming, volume 3,
+        # 6.4). ``_among`` orders all partitions by their leaders. A point selects a place in this
+        # order: 0.25 selects the partition after a quarter of it, and so the leader of this
+        # partition. A leader with twice as many partitions is selected twice as often.
         first = number * most
         self._points = [(first + hit) * _GOLDEN & _MASK for hit in range(most)]
         self._leaders: list[int] = []
@@ -72,13 +71,16 @@ class FewLeaders:
         slow: AbstractSet[int],
         is_near: Callable[[int], bool] | None = None,
     ) -> Candidates:
-        """Returns the partitions in ``available`` whose leaders are the chosen leaders of this
-        task, and the weights of these partitions. The weights are None if all are equal.
+        """Returns the partitions in ``available`` whose leaders are the leaders of this task, and
+        the weights of these partitions. The weights are None if all are equal.
 
-        Two filters come first. Each of them is skipped if it would leave no leader. If ``is_near``
-        is given, only leaders for which ``is_near(node)`` is true can be used: the leaders in the
-        client's rack. Leaders in ``slow`` can't be used. If the number of leaders that are left is
-        at most the number that a task may use, the task uses all of them.
+        These leaders are left out, in this order. If a step would leave no leader, it is skipped:
+
+        1. If ``is_near`` is given: the leaders for which ``is_near(node)`` is false. They are
+           outside of the client's rack.
+        2. The leaders in ``slow``.
+
+        If at most ``most`` leaders are left, the task uses all of them.
         """
         found = self._found.get(infos.topic)
         if (

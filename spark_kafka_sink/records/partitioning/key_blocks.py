@@ -1,9 +1,9 @@
-"""Splits keys into 32-bit words. In each step, a hash function can then process one word of each
-key, for many keys together.
+"""Splits keys into 32-bit words. A hash function can then process one word of many keys in each
+step.
 
-A long column of keys is divided into blocks. :class:`KeyBlock` is a block of keys with different
-lengths, and :class:`KeyTable` is a block of keys with equal lengths. This module belongs to step 5
-of a record's way (DESIGN.md). ``murmur2``, ``murmur3``, ``crc32`` and ``fnv1a`` compute the hashes.
+A long column of keys is divided into blocks. :class:`KeyTable` is a block of keys with equal
+lengths, and :class:`KeyBlock` is a block of keys with different lengths. ``murmur2``, ``murmur3``,
+``crc32`` and ``fnv1a`` compute the hashes.
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ _BLOCK = 16384
 def hash_blocks(
     keys: pa.BinaryArray | pa.LargeBinaryArray, hash_block: Callable[[Block], UInt32s]
 ) -> UInt32s:
-    """Computes the hash of every key, one block of keys after another. Returns a uint32 array. A
-    null key counts as an empty key.
+    """Computes the hash of every key. Returns a uint32 array. A null key counts as an empty key.
 
-    ``hash_block`` is the hash function. It gets a block, and returns the hashes of the block's
+    ``hash_block`` is the hash function. It gets a block of keys, and returns the hashes of these
     keys, in the order of the block.
     """
     out = np.empty(len(keys), np.uint32)
@@ -105,10 +104,11 @@ class KeyTable:
 class KeyBlock:
     """A block of keys of different lengths. They are ordered by length, the longest first.
 
-    ``order[i]`` is the index in the column of the block's key i. If ``order`` is None, the block
-    has the order of the column. ``lengths`` are the lengths of the keys in bytes. ``odd`` has the
-    number of bytes after the last whole 32-bit word of each key, 0 to 3. ``has_tails`` is False
-    only if ``odd`` is 0 for all keys.
+    * ``order``: ``order[i]`` is the index in the column of the block's key i. If ``order`` is None,
+      the block has the order of the column.
+    * ``lengths``: the lengths of the keys in bytes.
+    * ``odd``: the number of bytes after the last whole 32-bit word of each key, 0 to 3.
+    * ``has_tails``: false only if ``odd`` is 0 for all keys.
     """
 
     __slots__ = ("_alive", "_bits", "_counts", "_data", "_index", "_starts", "_words", "has_tails",
@@ -145,9 +145,9 @@ class KeyBlock:
         """Yields the first words of the keys, then the second words of the keys, and so on. Each
         item is a pair: the number of keys, and an array with a word of each of these keys.
 
-        An item has only the keys that are long enough to have this word. These are the first keys
-        of the block, because the keys are ordered by length. The iteration ends early if only a few
-        keys have another word: :meth:`unfinished` yields these keys.
+        Keys that are too short for the word are left out. The other keys are the first keys of the
+        block. The iteration ends early if only a few keys have another word. :meth:`unfinished`
+        yields these keys.
         """
         for step, count in enumerate(self._alive):
             if count < _FEW:
@@ -180,8 +180,7 @@ def _words(data: npt.NDArray[np.uint8]) -> UInt64s:
     """Converts bytes to an array of 64-bit words that overlap: item i has the bytes ``data[4*i]``
     to ``data[4*i + 7]``. Missing bytes at the end are zeros.
 
-    So any 4 bytes can be read with one aligned load and one shift. The last two items of the result
-    are not needed.
+    With these words, any 4 bytes can be read with one aligned load and one shift.
     """
     aligned = np.zeros(len(data) // 4 + 4, np.uint32)
     aligned.view(np.uint8)[: len(data)] = data

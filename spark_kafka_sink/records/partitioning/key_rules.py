@@ -1,16 +1,14 @@
 """The rules by which partitioners treat a key, an empty key and a null key.
 
-:data:`KEY_RULES` is the table of the rules, by the names that ``partitioner.class`` accepts. The
-same rules are used for columns (``partitioners``) and for single records
-(``producer/send/record_partitioner``). This module belongs to step 5 of a record's way (DESIGN.md).
-It does not choose a partition, because only the caller knows the number of partitions and their
-leaders.
+:data:`KEY_RULES` has the rules by the names that ``partitioner.class`` accepts. The same rules are
+used for columns (``partitioners``) and for single records (``producer/send/record_partitioner``).
 
-A name of a librdkafka partitioner means the same as in librdkafka (``rdkafka_msg.c``). Null keys:
-``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty key, and all other
-partitioners distribute null keys by load. Empty keys: ``consistent_random`` distributes empty keys
-by load. ``random`` chooses a random partition for an empty key, as for every key that is not null.
-All other partitioners hash an empty key.
+A name of a librdkafka partitioner means the same as in librdkafka (``rdkafka_msg.c``):
+
+* Null keys: ``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty key. All other
+  partitioners distribute null keys by load.
+* Empty keys: ``consistent_random`` distributes empty keys by load. ``random`` chooses a random
+  partition, as for every key that is not null. All other partitioners hash an empty key.
 """
 
 from __future__ import annotations
@@ -60,11 +58,12 @@ class Choice(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """A partitioner's methods for null keys, empty keys and all other keys, and its hash function.
+    """A partitioner's methods to choose a partition, and its hash function.
 
-    ``numbers`` computes the hash of each key in a column, and ``number`` computes the same hash for
-    a single key. Hashes are below 2^32. ``widths`` are the allowed lengths of a key in bytes, or
-    None if all lengths are allowed.
+    * ``null``, ``empty``, ``other``: the methods for null keys, empty keys and all other keys.
+    * ``numbers``: computes the hash of each key in a column. Hashes are below 2^32.
+    * ``number``: computes the same hash for a single key.
+    * ``widths``: the allowed lengths of a key in bytes. None if all lengths are allowed.
     """
 
     null: Choice
@@ -87,12 +86,11 @@ class KeyRule:
         return self.other if key else self.empty
 
     def sticky(self, keys: pa.Array) -> Bools | None:
-        """The mask of the rows with a null or empty key for which the method is
-        :attr:`Choice.STICKY`. None if no row can have this method.
+        """The mask of the rows with a null or empty key that are distributed by load
+        (:attr:`Choice.STICKY`). None if there can be no such row.
 
-        Rows with a key that is neither null nor empty are never in the mask. If the method for such
-        a key (:attr:`other`) is STICKY, all rows are sticky, and the caller does not call
-        ``sticky``.
+        Rows with any other key are never in the mask. If ``other`` is STICKY, all rows are sticky,
+        and the caller does not call this method.
         """
         if self.null is not Choice.STICKY:
             return None
@@ -139,9 +137,9 @@ def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
     """The key rule for ``name``, a value of ``partitioner.class``. None if that partitioner does
     not use keys, or is a user's class.
 
-    If ``name`` is None, the result is the rule of the built-in partitioner. Only this rule depends
-    on ``ignore_keys`` (``partitioner.ignore.keys``): if it is true, all rows are treated like rows
-    without a key.
+    If ``name`` is None, the result is the rule of the built-in partitioner. If ``ignore_keys``
+    (``partitioner.ignore.keys``) is true, this rule treats all rows like rows without a key.
+    ``ignore_keys`` has no effect on other rules.
     """
     if name is None:
         return IGNORED if ignore_keys else JAVA_RULE

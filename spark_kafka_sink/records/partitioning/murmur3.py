@@ -45,8 +45,8 @@ def murmur3_of_integers(keys: pa.BinaryArray | pa.LargeBinaryArray) -> UInt32s:
     """Iceberg's hash of every key, if the keys are integers. Each key is an integer of 4 or 8
     bytes, big-endian. A key of any other length gets the hash of the number 0.
 
-    As in Iceberg, an int has the same hash as the equal long. The hash of a long is the hash of its
-    8 bytes in little-endian order.
+    As in Iceberg, the hash is computed from the integer as a long: from its 8 bytes in
+    little-endian order. So an int has the same hash as the equal long.
     """
     lengths, offsets, data = lengths_of(keys), offsets_of(keys), data_of(keys)
     longs = np.zeros(len(keys), np.int64)

@@ -1,14 +1,15 @@
 """The built-in partitioners, which choose the partition of each row.
 
-If a row names its partition, that partition is used. Otherwise, if the row has a key, the partition
-is the hash of the key modulo the number of *all* partitions (``key_rules`` defines the hash).
-Otherwise the row is *sticky* (KIP-794). Sticky rows are written to one partition until this
-partition has received the bytes of a batch, then to another partition. Java compares the received
-bytes with the limit before each row. This module adds up the sizes of many rows, and makes one
-comparison for all consecutive rows that go to the same partition.
+The default partitioner chooses the partition of a row in this order:
 
-The caller passes the facts about topics (:class:`TopicView`). It also passes a function,
-``open_room``, that returns the state of the open batch of a partition.
+1. A row that names its partition gets this partition.
+2. A row with a key gets the hash of the key modulo the number of *all* partitions. (``key_rules``
+   defines the hash.)
+3. All other rows are *sticky* (KIP-794). Sticky rows are written to one partition until this
+   partition has received the bytes of a batch, then to another partition.
+
+The caller passes the facts about topics (:class:`TopicView`), and a function ``open_room`` that
+returns the state of a partition's open batch.
 """
 
 from __future__ import annotations
@@ -170,6 +171,8 @@ class BuiltInPartitioner:
 
         The result has runs of rows with the same partition. Each run fills about one batch.
         """
+        # Java compares the received bytes with the limit before each row. Here, one comparison is
+        # made for all consecutive rows of a partition.
         ends = np.cumsum(sizes)
         partitions: list[int] = []
         lengths: list[int] = []
@@ -226,11 +229,14 @@ def _until_switch(produced: int, room: int | None, limit: int) -> int:
     """The number of bytes that a sticky partition still gets before another partition is chosen
     (KIP-794, ``updatePartitionInfo``). All sizes are raw (uncompressed) bytes.
 
-    ``produced`` are the bytes that the partition has received. ``room`` are the bytes that still
-    fit into the open batch of the partition, or None if no batch is open. ``limit`` are the bytes
-    that fill a batch. Java chooses another partition if ``produced`` has reached ``limit`` and no
-    open batch has room. Java always chooses another partition if ``produced`` has reached twice the
-    ``limit``.
+    * ``produced``: the bytes that the partition has received since it was chosen.
+    * ``room``: the bytes that still fit into its open batch. None if no batch is open.
+    * ``limit``: the bytes that fill a batch.
+
+    Java chooses another partition in two cases:
+
+    * ``produced`` is at least ``limit``, and no open batch has room.
+    * ``produced`` is at least twice the ``limit``.
     """
     if room is None:
         if produced >= limit:
@@ -282,11 +288,12 @@ class RoundRobinPartitioner:
         return among[self._taken(topic, 1, len(among)) % len(among)]
 
     def _taken(self, topic: str, count: int, among: int) -> int:
-        """Reserves numbers for the next ``count`` rows of a topic, and returns the first number.
-        The rows of a topic are numbered one after another.
+        """Reserves numbers for the next ``count`` rows of a topic, and returns the first of these
+        numbers. The rows of a topic have consecutive numbers. The first number of a topic is
+        random.
 
         ``among`` is the number of partitions with a leader. The row with the number p is written to
-        the partition with the index p modulo ``among``. The first number of a topic is random.
+        the partition with the index p modulo ``among``.
         """
         first = self._next.get(topic)
         if first is None:
@@ -298,9 +305,8 @@ class RoundRobinPartitioner:
 def chosen_by_place(
     name: str | None, columns: RecordColumns, *, ignore_keys: bool = False
 ) -> Bools:
-    """The mask of the rows for which a partitioner uses neither a key nor the column ``partition``
-    to choose the partition. The partition of such a row depends on the rows before it, or on
-    chance.
+    """The mask of the rows whose partition depends on the rows before them, or on chance. For these
+    rows, the partitioner uses neither the key nor the column ``partition``.
 
     ``name`` is a value of ``partitioner.class``, or None for the built-in partitioner.
     """
@@ -320,11 +326,13 @@ def partitioner(
 ) -> Partitioner:
     """Creates the partitioner for ``name``, a value of ``partitioner.class``.
 
-    If ``name`` is None, creates the built-in partitioner. Any other ``name`` is a name of
-    ``key_rules``, RoundRobinPartitioner, or the import path of a user's class. If ``ignore_keys``
-    is true, the built-in partitioner treats all rows as rows without a key. ``candidates`` returns
-    the partitions that can be chosen for rows without a key. Raises ConfigError if a user's class
-    can't be imported or created.
+    * None: the built-in partitioner. If ``ignore_keys`` is true, it treats all rows as rows without
+      a key.
+    * A name of ``key_rules``, or RoundRobinPartitioner.
+    * The import path of a user's class. Raises ConfigError if the class can't be imported or
+      created.
+
+    ``candidates`` returns the partitions that can be chosen for rows without a key.
     """
     rule = key_rule(name, ignore_keys=ignore_keys)
     if name is None or rule is not None:

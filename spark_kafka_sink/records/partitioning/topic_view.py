@@ -29,11 +29,12 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """The facts about a topic that a partitioner needs. ``count`` is the number of partitions of
-    the topic. ``available`` are the partitions that have a leader.
+    """The facts about a topic that a partitioner needs.
 
-    ``raw_limit`` is the number of raw (uncompressed) record bytes that fill a batch of this topic.
-    A sticky partition gets about ``raw_limit`` bytes before another partition is chosen.
+    * ``count``: the number of partitions of the topic.
+    * ``available``: the partitions that have a leader.
+    * ``raw_limit``: the number of raw (uncompressed) record bytes that fill a batch of this topic.
+      A sticky partition gets about that many bytes before another partition is chosen.
     """
 
     count: int
@@ -94,8 +95,8 @@ def rows_by_topic(
     """Yields each topic, with the indexes of its rows. If the mask ``wanted`` is given, only the
     rows in this mask are included.
 
-    If ``columns.topic`` is one name and ``wanted`` is None, yields None in place of the indexes:
-    all rows belong to this topic.
+    If ``columns.topic`` is one name and ``wanted`` is None, all rows belong to this topic. Then
+    None is yielded in place of the indexes.
     """
     topic = columns.topic
     if isinstance(topic, str):
