@@ -1,12 +1,12 @@
-"""Collects the rows of an Arrow batch that can't be sent, each with its reason.
+"""Collects the rows of an Arrow batch that can't be sent, and the reason for each of these rows.
 
-:class:`Reason` is the only table of reasons, with their error codes, and with Kafka Connect's
-exception class and stage. Each check of rows (``record_columns``, ``letters/row_limits``) calls
-:meth:`BadRows.refuse` with a boolean mask of the rows that fail this check.
+:class:`Reason` has all reasons. A check of rows calls :meth:`BadRows.refuse` with a mask: an array
+that is true for each row that fails the check. The option errors.tolerance determines the effect of
+this call:
 
-If errors.tolerance is all, these rows are collected, and ``letters/letter_writer`` makes dead
-letters from them. If a row fails several checks, the first reason counts. If errors.tolerance is
-none, :meth:`BadRows.refuse` raises an error for the first row in the mask.
+* ``all``: the rows are collected. ``letters/letter_writer`` makes dead letters from them. If a row
+  fails several checks, the first reason counts.
+* ``none``: the call raises an error for the first row in the mask.
 """
 
 from __future__ import annotations
@@ -34,11 +34,15 @@ _COMPOSED = "records.formats.composed_columns", "connect"
 
 @dataclass(eq=False)
 class _Facts:
-    """The values that belong to a reason: text, error kind, exception class, stage and module.
+    """The properties of a :class:`Reason`. A dead letter has them as headers.
 
-    The values become headers of a dead letter. Dashboards for Kafka Connect group dead letters by
-    exception class (``org.apache.kafka.{of}.errors.{exception}``) and by stage. ``module`` is the
-    module of this package that finds rows with this reason.
+    * ``text``: the reason in a few words.
+    * ``kind``: the kind of the error, which has the error code.
+    * ``exception``, ``of``: Kafka Connect's exception class for this reason, which is
+      ``org.apache.kafka.{of}.errors.{exception}``.
+    * ``stage``: Kafka Connect's stage for this reason. Dashboards for Kafka Connect group dead
+      letters by exception class and by stage.
+    * ``module``: the module of this package that finds rows with this reason.
     """
 
     text: str
@@ -97,13 +101,12 @@ class Finding:
 class BadRows:
     """The rows of an Arrow batch that can't be sent.
 
-    ``rows`` is the number of rows of the batch. ``found`` has the findings: reasons, each with the
-    text of the error. ``which`` is an int64 array with a number for each row: 0 if the row is good,
-    otherwise i for the finding ``found[i - 1]``.
-
-    If this object is created with None in place of ``rows``, it collects no rows. Then
-    :meth:`refuse` raises an error for the first bad row. ``topic`` is the topic for the message of
-    this error.
+    * ``found``: the reasons, each with the sentence for the error message.
+    * ``which``: an int64 array with a number for each row of the batch. 0 means that the row is
+      good. A higher number i means that the row can't be sent because of ``found[i - 1]``.
+    * ``raises``: true if the object was created with None in place of the number of rows. Such an
+      object collects no rows: :meth:`refuse` raises an error for the first bad row.
+    * ``topic``: the topic that the message of this error shows.
     """
 
     __slots__ = ("found", "raises", "topic", "which")
@@ -122,12 +125,15 @@ class BadRows:
     def refuse(
         self, rows: Mask, reason: Reason, text: str, column: str = "", hint: str | None = None
     ) -> None:
-        """Notes that the rows in the mask ``rows`` can't be sent, because of ``reason``. A row that
-        was already refused keeps its earlier reason.
+        """Adds the rows in the mask ``rows`` to the bad rows, with the reason ``reason``. A row
+        that is already bad keeps its earlier reason.
 
-        ``text`` is the sentence for all these rows. ``column`` is the column's name for the
-        message, and is empty if ``text`` already has the name. If this object collects no rows,
-        raises DataError for the first row in the mask. ``hint`` is the hint of this error.
+        If ``raises`` is true, this method adds no rows. It raises DataError for the first row in
+        the mask.
+
+        * ``text``: the sentence for the error message, the same for all rows in the mask.
+        * ``column``: the name of the column for the error message. Empty if ``text`` has the name.
+        * ``hint``: the hint of the error.
         """
         if not rows.any():
             return

@@ -27,10 +27,13 @@ _NONE: Final = 2**63 - 1
 class TopicLimits:
     """A topic's limits for the size of record batches and for timestamps. Picklable.
 
-    ``max_bytes`` is max.message.bytes, the largest size of a record batch. A broker accepts a
-    timestamp from ``before_ms`` before its own time to ``after_ms`` after its own time. A limit
-    that is unknown or not set is the largest 64-bit number. ``compacted`` is true if brokers reject
-    records without a key.
+    * ``max_bytes``: the largest size of a record batch (max.message.bytes).
+    * ``before_ms``: a broker accepts a timestamp that is at most this long before the broker's
+      time.
+    * ``after_ms``: a broker accepts a timestamp that is at most this long after the broker's time.
+    * ``compacted``: true if brokers reject records without a key.
+
+    A limit that is unknown or not set is the largest 64-bit number.
     """
 
     max_bytes: int = _NONE

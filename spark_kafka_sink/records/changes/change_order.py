@@ -1,11 +1,8 @@
-"""Finds the changes in an Arrow batch that are in the wrong order. A change is in the wrong order
-if an earlier row has a later change of the same key.
+"""Finds the changes in an Arrow batch that are in the wrong order.
 
-The position of a change is the value of the feed's order columns. In most batches the positions
-never decrease from row to row. One comparison per row shows this. Keys are compared only in the
-other batches. There, a hash of each key first excludes the keys that occur only once.
-
-``changed_rows`` makes the keys. Changes in other Arrow batches or tasks are not compared.
+A change is in the wrong order if an earlier row of the batch has a later change of the same key.
+The values of the feed's order columns show which change is later. Changes in other Arrow batches or
+tasks are not compared.
 """
 
 from __future__ import annotations
@@ -42,18 +39,18 @@ def older_changes(
     *,
     by_kind: bool = True,
 ) -> Mask:
-    """Finds the changes that are in the wrong order. Returns the mask of these changes.
+    """Returns the mask of the changes that are in the wrong order: an earlier row of ``batch`` has
+    a later change of the same key.
 
-    A change is in the mask if an earlier row of the batch has a change of the same key with a
-    higher position. ``order`` are the columns with the position. ``keys_of`` returns two arrays.
-    The first has a number for each row: rows with equal keys have equal numbers. The second is the
-    mask of the rows that have a key.
-
-    ``kinds`` and ``marks`` have the numbers of ``marks.py`` for each row. Rows that can't be sent
-    (``marks``) are ignored, and so are the rows in the mask ``dropped``, which become no record.
-
-    If two changes of a key have the same position and ``by_kind`` is true, a delete counts as
-    earlier than an insert or update. ``by_kind`` is false for Debezium's events.
+    * ``order``: the columns whose values show which change is later.
+    * ``kinds``: the kind of each row, such as insert or delete (``marks.py``).
+    * ``marks``: the mark of each row (``marks.py``). Rows that can't be sent are ignored.
+    * ``keys_of()`` returns two arrays. The first has a number for each row: rows with equal keys
+      have equal numbers. The second is the mask of the rows that have a key.
+    * ``dropped``: the mask of the rows that become no record. They are ignored.
+    * ``by_kind``: the rule for two changes of a key that are equal in the order columns. If it is
+      true, a delete counts as earlier than an insert or update. If it is false, as for Debezium's
+      events, the changes are in the right order.
     """
     none = np.zeros(len(kinds), np.bool_)
     if not order or len(kinds) <= 1:
@@ -62,9 +59,11 @@ def older_changes(
     if not by_kind:
         rank = np.zeros_like(rank)
     sent = (~dropped).nonzero()[0] if dropped.any() else None
+    # In most batches the positions never decrease from row to row. Then no keys are needed.
     if not _falls(position, rank, sent).any():
         return none
     keys, has_key = keys_of()
+    # A hash of each key excludes most of the keys that occur only once.
     rows = (_may_be_twice(keys) & has_key & (marks <= TOMBSTONE) & ~dropped).nonzero()[0]
     keys = keys.take(rows)
     ordered = np.argsort(keys, kind="stable")

@@ -1,18 +1,20 @@
-"""Converts the changes of a change feed to rows of the table. This happens before step 3 of a
-record's way (DESIGN.md).
+"""Converts the changes of a change feed to rows of the table, before step 3 of a record's way
+(DESIGN.md).
 
-A delete becomes a tombstone. An update that changes the key becomes two rows: a tombstone for the
-old key, and the new row. The rows get an additional column with a *mark*: a number that means a
-record, a tombstone, or the reason why the row can't be sent.
+An insert or update becomes a row. A delete becomes a tombstone. An update that changes the key
+becomes two rows: a tombstone for the old key, and the new row. The rows get an additional column
+with a *mark*: a number that means a record, a tombstone, or the reason why the row can't be sent.
 
-Delta Lake and Flink describe an update by two rows. The first row is the *preimage*: the old
-values, from before the update. The second row has the new values. Only the second row becomes a
-record. If an Arrow batch ends with a preimage, the preimage is kept for the next batch. If the task
-ends before the second row, the preimage gets a mark as a row that can't be sent.
+Delta Lake and Flink describe an update by two rows. The first row is the *preimage*: it has the
+values from before the update. The second row has the new values. These are the cases of a preimage:
 
-Other modules make the keys and values (``record_columns``, ``composed_columns``). The order of
-changes is checked only within an Arrow batch. ``datasource/jobs/upserts.py`` finds the last change
-of each key in the whole feed.
+* Both rows have the same key: the preimage becomes no record.
+* The rows have different keys: the preimage becomes the tombstone of the old key.
+* The preimage is the last row of an Arrow batch: it is kept for the next batch.
+* There is no second row: the preimage gets a mark as a row that can't be sent.
+
+The order of changes is checked only within an Arrow batch. ``datasource/jobs/upserts.py`` finds the
+last change of each key in the whole feed.
 """
 
 from __future__ import annotations
@@ -69,12 +71,14 @@ class ChangedRows:
 
     def changed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Int64s | None]:
         """Converts the changes in ``batch`` to rows of the table. Returns a batch with these rows,
-        and an int64 array with an item for each row: the index in ``batch`` of the change that the
-        row comes from.
+        and an int64 array.
 
-        The index is -1 for a row from the *preimage* that the previous call has kept. A preimage is
-        a row with the values from before an update. If each change became exactly one row, the
-        second result is None.
+        The array has an item for each row: the index in ``batch`` of the change that became the
+        row. The index is -1 if the change was the last row of the previous batch. In place of the
+        array, None means that each change became exactly one row.
+
+        If the last row of ``batch`` is the first of the two rows of an update, this object keeps
+        the row for the next call. :meth:`last` returns it at the end of the task.
         """
         waited = self._open is not None
         if self._open is not None:
@@ -90,12 +94,11 @@ class ChangedRows:
         return made, (np.arange(made.num_rows) if numbers is None else numbers) - 1
 
     def last(self) -> tuple[pa.RecordBatch, Int64s | None] | None:
-        """Returns the change that is still kept at the end of the task, or None if there is no such
-        change.
+        """Returns the row that :meth:`changed` still keeps at the end of the task. None if it keeps
+        no row.
 
-        The change is the *preimage* of an update: the row with the values from before the update.
-        It is still kept because the second row of the update is missing. The result has the form of
-        the result of :meth:`changed`. The row has a mark that it can't be sent.
+        The row is the first of the two rows of an update, and the second one is missing. So its
+        mark shows that it can't be sent. The result has the form of the result of :meth:`changed`.
         """
         batch, self._open = self._open, None
         if batch is None:
@@ -147,10 +150,11 @@ class ChangedRows:
         self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s, moved: Mask, dropped: Mask
     ) -> Mask:
         """The mask of the changes that are in the wrong order: an earlier row has a later change of
-        the same key. In a compacted topic, such a change would replace the later change.
+        the same key.
 
         ``moved`` is the mask of the updates that change the key. Such an update counts as a change
-        of both keys.
+        of the old key and of the new key. ``dropped`` is the mask of the rows that become no
+        record.
         """
         by_kind = self._changes.images is None
         if moved.any():
@@ -197,12 +201,11 @@ class ChangedRows:
 
     @property
     def _null_deletes(self) -> int | None:
-        """The index of the column whose nulls would act as deletes: the column that becomes the
-        record's value. An insert or update with a null in this column can't be sent, because its
-        record would be a tombstone.
+        """The index of the column that becomes the record's value. None if the value is built from
+        columns as JSON or with a schema. Such a value is never null.
 
-        None if the value is built from columns as JSON or with a schema. Such a value is never
-        null.
+        An insert or update with a null in this column can't be sent: its record would be a
+        tombstone, and would delete the key.
         """
         value = self.plan.value
         if value is None:
@@ -210,14 +213,17 @@ class ChangedRows:
         return value.columns[0].index if value.format is ColumnFormat.STRING else None
 
     def _pairs(self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s) -> tuple[Mask, Mask]:
-        """Finds the two rows of each update. Returns two masks. The first has the *preimages* (rows
-        with the values from before an update) that become no record. The second has the updates of
-        Debezium that change the key.
+        """Finds the updates of two rows, and Debezium's updates that change the key. Returns two
+        masks:
 
-        If an update of two rows changes the key, its preimage is not in the first mask, and becomes
-        the tombstone of the old key. In ``kinds``, this function changes the kind of the second row
-        to insert. If the second row is missing, this function writes a mark for the preimage into
-        ``marks``.
+        * the *preimages* (rows with the values from before an update) that become no record
+        * Debezium's updates that change the key
+
+        This function also changes ``kinds`` and ``marks``:
+
+        * If an update of two rows changes the key, its preimage becomes the tombstone of the old
+          key. In ``kinds``, its second row becomes an insert.
+        * If a preimage has no second row, ``marks`` shows that it can't be sent.
         """
         nothing = np.zeros(len(kinds), np.bool_)
         if self._changes.images is not None:

@@ -22,19 +22,21 @@ from spark_kafka_sink.records.varint import Int64s
 
 @dataclass(slots=True)
 class TableRows:
-    """Rows of the table that were made from the changes of a change feed.
+    """Rows of the table that were made from the changes of a change feed. One change can become
+    several rows, for example a tombstone of the old key and the new row.
 
-    ``batch`` has the rows of the table, and ``whole`` has the changes. ``kinds`` and ``marks`` have
-    a number for each row of ``batch`` (``marks.py``): insert, update or delete, and record or
-    tombstone. One change can become several rows, for example a tombstone of the old key and the
-    new row.
+    * ``batch``: the rows of the table.
+    * ``whole``: the changes.
 
+    The other fields have an item for each row of ``batch``:
+
+    * ``kinds``: the kind of the change: insert, update or delete (``marks.py``).
+    * ``marks``: a number that means a record, a tombstone, or the reason why the row can't be sent.
     * ``is_moved``: true if the row comes from an update that changes the key.
     * ``old``: true if the row is for the old key of such an update.
     * ``copies``: 0 for the first row that a change became, 1 for the second, and so on.
-    * ``was``: for a row that comes from an update, the index in ``whole`` of the update's preimage
-      (the row with the values from before the update). -1 if there is no preimage. ``was`` is None
-      if no row has a preimage.
+    * ``was``: for an update, the index in ``whole`` of the row with the values from before the
+      update. -1 if ``whole`` has no such row. ``was`` is None if no update has such a row.
     """
 
     batch: pa.RecordBatch
@@ -65,14 +67,19 @@ def valid(column: pa.Array) -> Mask:
 
 
 def envelope_of(changes: ChangePlan, rows: TableRows, columns: list[pa.Array]) -> list[pa.Array]:
-    """Builds the five columns of Debezium's envelope, in the order of ``ENVELOPE``. ``columns`` are
-    the columns of ``rows.batch``. Some feeds have two structs: one holds the row before a change,
-    the other holds the row after it. For such a feed, ``columns`` has a column for each field of
-    the row, in addition to the two structs.
+    """Builds the five columns of Debezium's envelope, in the order of ``ENVELOPE``.
 
-    For a delete, the column ``before`` has the deleted row. For an update, ``before`` has the
-    values from before the update if the feed contains these values. An update that changes the key
-    counts as a delete and an insert, as in Debezium. In all other cases ``before`` is null.
+    ``columns`` are the columns of ``rows.batch``. Some feeds have two struct columns, for the row
+    before and after a change. For such a feed, ``columns`` also has a column for each field of the
+    row.
+
+    The column ``before`` depends on the change:
+
+    * delete: the deleted row
+    * update: the values from before the update, or null if the feed does not have them
+    * insert: null
+
+    An update that changes the key counts as a delete and an insert, as in Debezium.
     """
     made, batch, kinds = changes.envelope, rows.batch, rows.kinds
     assert made is not None

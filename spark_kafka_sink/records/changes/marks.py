@@ -1,11 +1,9 @@
 """The kinds of changes, and the marks for changes that can't be sent.
 
-A *kind* is a number that means insert, update, delete, or preimage. A preimage is a row with the
-values from before an update. A *mark* is a number that means a record, a tombstone, or the reason
-why the change can't be sent.
-
-``changed_rows`` determines the mark of each row, and ``bad_rows`` collects the changes that can't
-be sent.
+* A *kind* is a number that means insert, update, delete or preimage. A preimage is a row with the
+  values from before an update.
+* A *mark* is a number that means a record, a tombstone, or the reason why the change can't be sent.
+  ``changed_rows`` determines it.
 """
 
 from __future__ import annotations
@@ -105,11 +103,12 @@ def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
 
 
 def note_changes(batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows) -> None:
-    """Finds the changes in ``batch`` that can't be sent, and adds them to ``bad``. If ``bad`` is an
-    object that collects no rows, raises DataError for the first such change.
+    """Adds the changes in ``batch`` that can't be sent to ``bad``. Does nothing if the rows are not
+    changes.
 
-    ``batch`` has the column of marks (numbers that mean a record, a tombstone, or the reason why
-    the change can't be sent). Does nothing if the rows are not changes.
+    ``batch`` has the column of marks: numbers that mean a record, a tombstone, or the reason why
+    the change can't be sent. If ``bad`` is an object that raises errors, raises DataError for one
+    of these changes.
     """
     changes = plan.changes
     if changes is None:

@@ -1,18 +1,17 @@
-"""The format Avro: reading and deriving schemas, and matching columns with a schema's fields.
+"""The format Avro (specification 1.12): reads schemas, derives schemas from columns, and finds the
+column for each field.
 
-:class:`AvroFormat` reads schemas from their JSON (specification 1.12), or derives them from
-columns. It finds the field for each column, and the encoding of the column's values. It raises
-errors at planning, as far as the driver can find them. The encoder in the tasks finds the other
-errors: numbers that are too large, and nulls where a value is required. A schema is checked only
-for errors that would lead to wrong bytes, because the registry itself checks all schemas.
+Columns that do not fit the schema are an error at planning. The encoder in the tasks finds the
+errors that depend on values: numbers that are too large, and nulls where a value is required. A
+schema is checked only for errors that would lead to wrong bytes. The registry checks the whole
+schema.
 
-A column belongs to the field with the column's name, or to the field that has the column's name as
-an alias. If no column has exactly this name, the letter case is ignored. A field without a column
-gets the default of the field.
+A column belongs to the field that has the column's name as its name or as an alias. If no column
+has exactly this name, the letter case is ignored. A field without a column gets its default.
 
-In a derived schema, a nullable field has the type ``["null", T]`` and the default null, as in Kafka
-Connect. So readers still work after such a field is added or removed. In all other respects, a
-derived schema is the same as the schema that Spark's ``to_avro`` derives.
+A derived schema is the schema that Spark's ``to_avro`` derives, with one difference. A nullable
+field has the type ``["null", T]`` and the default null, as in Kafka Connect. With this default,
+readers still work after such a field is added or removed.
 """
 
 from __future__ import annotations
@@ -114,15 +113,19 @@ class _Field(NamedTuple):
 class _Type:
     """A type in an Avro schema.
 
-    ``kind`` is Avro's name for the type, such as "record" or "long". ``name`` is the full name of a
-    named type. ``fields`` are the fields of a record, each with its name and aliases. The fields
-    are set after the object is created, because the type of a field can be the record itself.
-    ``inner`` are the branches of a union, the items of an array, or the values of a map.
+    * ``kind``: Avro's name for the type, such as "record" or "long".
+    * ``name``: the full name of a named type.
+    * ``logical``: the logical type. Empty if there is none.
+    * ``fields``: the fields of a record, each with its name and aliases.
+    * ``inner``: the types of a union's branches, of an array's items, or of a map's values.
+    * ``symbols``: the symbols of an enum.
+    * ``size``: the size of a fixed in bytes.
     """
 
     kind: str
     name: str = ""
     logical: str = ""
+    # Fields are set after the object is created: the type of a field can be the record itself.
     fields: list[tuple[tuple[str, ...], _Field]] = field(default_factory=list)
     inner: tuple[_Type, ...] = ()
     symbols: tuple[str, ...] = ()
@@ -134,9 +137,10 @@ class _Type:
 
     @property
     def branches(self) -> Sequence[tuple[bytes, _Type]]:
-        """The branches of a union as pairs. The first item is the encoded index of the branch,
-        which is written before the value. The second item is the type of the branch. For a type
-        that is no union, the only pair is empty bytes and the type itself.
+        """The branches of a union as pairs: the encoded index of the branch, and its type. The
+        encoded index is written before the value.
+
+        If the type is no union, the only pair is empty bytes and the type itself.
         """
         numbered = [(varint(i), one) for i, one in enumerate(self.inner)]
         return numbered if self.kind == "union" else [(b"", self)]
@@ -251,9 +255,11 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
 def _decimal(declared: Mapping[str, Any], size: int | None) -> nodes.Decimal | None:
     """Reads the logical type decimal from ``declared``. None if the declaration is invalid.
 
-    ``size`` is the size of a fixed type, or None for any other type. The precision must be a
-    positive integer that fits into ``size`` bytes. The scale must be an integer from 0 to the
-    precision.
+    ``size`` is the size of a fixed in bytes. None means that the type is bytes. A valid declaration
+    has these properties:
+
+    * The precision is a positive integer. Its digits fit into ``size`` bytes.
+    * The scale is an integer from 0 to the precision.
     """
     precision, scale = declared.get("precision"), declared.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not precision:
@@ -398,9 +404,9 @@ def _field(one: _Field, column: ColumnType | None, path: str) -> Value | bytes:
 def _encoded(kind: _Type, value: object, more: Iterator[int]) -> bytes:
     """Encodes ``value``, the default of a field, as the type ``kind``.
 
-    Raises one of the errors in ``_NOT_OF_TYPE`` if the value does not have this type. ``more``
-    limits the size of a default: each nested value takes one item from ``more``, and StopIteration
-    is raised if no item is left.
+    Each nested value takes one item from ``more``. If no item is left, the default is too large,
+    and StopIteration is raised. Raises one of the errors in ``_NOT_OF_TYPE`` if the value does not
+    have the type.
     """
     next(more)
     match kind.kind, value:

@@ -1,9 +1,9 @@
 """The types of columns, as the payload formats need them: without Spark's and Arrow's classes.
 
-:class:`ColumnKind` is the table with the type that each kind of column gets in a derived schema.
-``make docs`` generates the table in docs/formats.md from this module. A user's own schema can have
-a different type for a column. The file of each format handles these types.
-``datasource/schemas/column_types.py`` creates column types from Spark's types.
+:class:`ColumnKind` has the type that each kind of column gets in a derived schema. ``make docs``
+makes the table in docs/formats.md from it. A user's own schema can have other types: the file of
+each format handles them. ``datasource/schemas/column_types.py`` creates column types from Spark's
+types.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from enum import Enum
 
 
 class ColumnKind(Enum):
-    """The kinds of columns, each with its types in Spark, Avro, Protobuf and JSON.
+    """The kinds of columns, each with its types in Spark and in the payload formats.
 
-    The value of a member has the names of Spark's classes (without "Type" at the end), Avro's type
-    and logical type, Protobuf's type, and JSON's type. Protobuf's type is None if no single field
-    can have such a column.
+    The value of a member has these items:
+
+    1. the names of Spark's classes, without "Type" at the end
+    2. Avro's type and logical type
+    3. Protobuf's type. None if no single field can have such a column.
+    4. JSON's type
     """
 
     # fmt: off
@@ -50,10 +53,11 @@ class ColumnKind(Enum):
 class ColumnType:
     """The type of a column.
 
-    ``text`` is Spark's name of the type, for messages. ``children`` are the types inside of this
-    type: of the fields of a struct, of the elements of an array, or of the key and the value of a
-    map. ``names`` are the names of a struct's fields. ``precision`` and ``scale`` are 0 for all
-    types except decimals.
+    * ``text``: Spark's name of the type, for messages.
+    * ``children``: the types inside of this type. A struct has a type for each field, an array has
+      the type of its elements, and a map has the types of its key and its value.
+    * ``names``: the names of a struct's fields.
+    * ``precision``, ``scale``: of a decimal. 0 for all other types.
     """
 
     kind: ColumnKind

@@ -3,9 +3,6 @@
 :func:`with_composed` adds up to three columns to a batch: one for the keys, one for the values, and
 one for the headers. This happens before step 3 of a record's way (DESIGN.md). :func:`parts_of`
 limits the memory for these columns.
-
-Other modules make the text of values (``json_text``), the bytes of a format (its encoder) and the
-bytes of headers (``record_headers``). The caller handles rows that can't be encoded.
 """
 
 from __future__ import annotations
@@ -56,14 +53,14 @@ def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def with_composed(
     batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows | None = None
 ) -> tuple[pa.RecordBatch, ColumnPlan]:
-    """Builds those parts of each row's record (key, value, headers) whose columns an option names,
-    such as ``keyColumns``. Adds a column for each of these parts. Returns the new batch, and a plan
-    that uses the new columns.
+    """Builds keys, values or headers from the columns that options such as ``keyColumns`` name.
+    Returns a batch with a new column for each of these parts, and a plan that uses the new columns.
 
-    Rows that can't be encoded are added to ``bad``. If ``bad`` is None, raises DataError for the
-    first such row. If each topic has its own schema, a row with a null topic has no schema, so it
-    can't be encoded either. In a row that can't be encoded, the new column has the row's columns as
-    JSON, for the dead letter.
+    Rows that can't be encoded are added to ``bad``. If ``bad`` is None, raises DataError for one of
+    these rows. The new column has the row's columns as JSON in such a row, for the dead letter.
+
+    If each topic has its own schema, a row with a null topic can't be encoded either. It is not
+    added to ``bad``, because a later check finds it.
     """
     columns, bad = list(batch.columns), bad or BadRows(None)
     gone = _tombstones(batch, plan)
@@ -110,9 +107,11 @@ def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
 
 
 def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
-    """Returns ``made`` with a null value for each row that becomes a tombstone. ``gone`` is the
-    mask of these rows. They are also removed from the refusals: a deleted row often has values only
-    for its key, so its other columns need not fit the schema.
+    """Returns ``made`` with a null value for each row in the mask ``gone``. These are the rows that
+    become tombstones.
+
+    The rows are also removed from the refusals. A deleted row often has values only for its key, so
+    its other columns need not fit the schema.
     """
     refusals = [one._replace(rows=one.rows & ~gone) for one in made.refusals]
     array = pc.if_else(bools(gone), None, made.array)
@@ -137,15 +136,16 @@ def _with_header(
 def _payloads_by_topic(
     part: ComposedColumns, batch: pa.RecordBatch, topics: pa.Array
 ) -> tuple[Payloads, tuple[str, pa.Array] | None]:
-    """Builds the keys or values of a batch if each topic has its own schema. Also returns the
-    header that identifies a row's schema, as a pair: the name of the header, and its value in each
-    row. The pair is None if the format has no such header.
+    """Builds the keys or values of a batch if each topic has its own schema.
+
+    Also returns the header that identifies a row's schema, as a pair: the name of the header, and
+    its value in each row. The pair is None if the format has no such header.
 
     A row gets a null key or value in two cases:
 
-    * The row's topic has no schema, because the topic is not in the option schemaTopics. The row is
-      then also added to the refusals of the result.
-    * The row's topic is null. No refusal is added, because a later check finds this row.
+    * The option schemaTopics does not have the row's topic. The refusals of the result have this
+      row.
+    * The row's topic is null. The refusals do not have this row, because a later check finds it.
     """
     names = plain_binary(topics)
     known = pa.array([topic.encode() for topic, _ in part.by_topic], names.type)

@@ -1,14 +1,18 @@
-"""The format JSON Schema. It writes the id of a schema, and then the same JSON as
-``valueFormat=json``.
+"""The format JSON Schema: the id of a schema, and then the same JSON as ``valueFormat=json``.
 
-This module derives a schema from columns, and checks that columns fit a schema. The text of values
-comes from ``records/json``. A schema's rules for values (``pattern``, ``minimum``, ``enum``) are
-not checked. Confluent's serializers do not check them by default either.
+This module derives a schema from columns, and checks that columns fit a schema. A schema's rules
+for values (``pattern``, ``minimum``, ``enum``) are not checked. Confluent's serializers do not
+check them by default either.
 
-A null field is left out of the JSON, with one exception: if the schema requires the field and
-allows null, ``null`` is written. (pydantic declares an ``Optional`` without a default in this way.)
-A row is refused if a required field is null and the schema does not allow null, or if an array or a
-map has a null that the schema does not allow.
+The schema determines what becomes of a null field:
+
+* The schema requires the field and allows null: ``null`` is written. (pydantic declares an
+  ``Optional`` without a default in this way.)
+* The schema requires the field and does not allow null: the row can't be sent.
+* The schema does not require the field: the field is left out of the JSON.
+
+A null in an array, or as a value in a map, is written if the schema allows it. Otherwise the row
+can't be sent.
 """
 
 from __future__ import annotations
@@ -53,11 +57,11 @@ class _Part(NamedTuple):
 
 
 class _NullRule(NamedTuple):
-    """A rule for one value in the JSON: if the value is null, ``null`` is written, or the row can't
-    be sent. (A null value without a rule is left out of the JSON.)
+    """A rule for the nulls at one place in the JSON: ``null`` is written, or the row can't be sent.
+    A null field without a rule is left out of the JSON.
 
-    ``way`` and ``path`` are the place of the value, as in :class:`_Place`. ``refusal`` is the
-    reason why a row with a null can't be sent. If ``refusal`` is empty, ``null`` is written.
+    ``way`` and ``path`` are the place, as in :class:`_Place`. ``refusal`` is the reason why a row
+    with a null can't be sent. If ``refusal`` is empty, ``null`` is written.
     """
 
     way: tuple[int, ...]
@@ -139,8 +143,11 @@ class _Check:
     """Checks that columns fit one schema. ``others`` are the documents that the schema refers to,
     by name.
 
-    Raises SchemaError if the columns do not fit. Raises _UnusableError if the schema is invalid.
-    TypeError or AttributeError is raised if a part of the schema's JSON has a wrong type.
+    The methods raise these errors:
+
+    * SchemaError: the columns do not fit.
+    * _UnusableError: the schema is invalid.
+    * TypeError, AttributeError: a part of the schema's JSON has a wrong type.
     """
 
     def __init__(self, others: Mapping[str, Mapping[str, Any]]) -> None:
@@ -151,9 +158,8 @@ class _Check:
             self._others.setdefault(str(document.get("$id")).rstrip("#"), document)
 
     def null_rules(self, part: _Part, column: ColumnType, at: _Place) -> Iterator[_NullRule]:
-        """Yields a rule for each value in ``column`` for which the schema restricts nulls. Either a
-        null is written as ``null``, or a row with a null is refused. Nulls of all other values are
-        left out of the JSON.
+        """Yields the rules for nulls in ``column``, one for each place in the JSON that needs a
+        rule.
 
         ``part`` is the schema of the column, and ``at`` is the place of the column. Raises
         SchemaError if the column does not fit the schema.

@@ -1,11 +1,11 @@
-"""The format Protobuf: reading and deriving schemas, and matching columns with a message's fields.
+"""The format Protobuf: reads schemas with protoc, derives schemas from columns, and finds the
+column for each field.
 
-:class:`ProtobufFormat` reads schemas with protoc, or derives them from columns. It finds the field
-for each column, and the column's encoding. It raises errors at planning, as far as the driver can
-find them. A field without a column is not written. A null field is not written either.
+A field without a column is not written. A null field is not written either. Columns that do not fit
+the schema are an error at planning.
 
-Only this module imports protobuf, and only the driver uses the module. So the driver needs the
-extra ``protobuf``, and tasks need only numpy and Arrow.
+Only the driver uses this module, and only this module imports protobuf. So only the driver needs
+the extra ``protobuf``.
 """
 
 from __future__ import annotations
@@ -197,12 +197,12 @@ def _run_protoc(directory: str, arguments: Sequence[str]) -> None:
 def message_of(
     text: str, name: str | None, references: References = ()
 ) -> tuple[Descriptor, tuple[int, ...]]:
-    """Finds a message in a .proto file. ``text`` is the content of the file. ``name`` is the
-    message's full name, or its name without the package. If ``name`` is None, finds the first
-    message.
+    """Finds a message in a .proto file. Returns the message and its message indexes: the way from
+    the file to the message, through the messages that enclose it.
 
-    Returns the message, and its message indexes: the way from the file to the message, through the
-    messages that enclose it. Raises SchemaError if there is no such message.
+    ``text`` is the content of the file. ``name`` is the message's full name, or its name without
+    the package. If ``name`` is None, the result is the first message of the file. Raises
+    SchemaError if there is no such message.
     """
     # In upb's order, which is the file's.
     file = file_descriptor(text, references)

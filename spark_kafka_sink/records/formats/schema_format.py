@@ -19,11 +19,12 @@ References: TypeAlias = "tuple[tuple[str, str], ...]"
 
 
 class SchemaFormat(Protocol):
-    """A payload format with a schema, such as Avro.
+    """A payload format with a schema, such as Avro. The methods have these arguments:
 
-    A schema is given as its text. ``references`` are the schemas to which this schema refers, as
-    pairs of name and text. ``column`` is usually a struct of all columns. If ``column`` is not a
-    struct, its value is the whole key or value of the record.
+    * ``schema``: the text of the schema.
+    * ``references``: the schemas to which this schema refers, as pairs of name and text.
+    * ``column``: usually a struct of all columns. If it is not a struct, its value is the whole key
+      or value of the record.
     """
 
     #: Its name in a registry's API.

@@ -1,11 +1,9 @@
-"""Encodes columns of floating point numbers as Java does: ``1.0``, ``1.0E10``, ``"NaN"``.
+"""Encodes columns of floating point numbers as Java does: ``1.0``, ``1.0E10``, ``"NaN"``. Also
+converts decimals to text without an exponent.
 
-A number is written with the fewest digits from which a parser gets the same number, but with at
-least two digits. Java's ``Double.toString`` does the same since JDK 19. Older JDKs write more
-digits for a few numbers, such as 1.9999999999999998E23 for 2.0E23.
-
-This module also converts decimals to text without an exponent. ``json_text`` encodes the other
-types.
+A floating point number is written with the fewest digits from which a parser gets the same number,
+and with at least two digits. Java's ``Double.toString`` does the same since JDK 19. Older JDKs
+write more digits for a few numbers, such as 1.9999999999999998E23 for 2.0E23.
 """
 
 from __future__ import annotations

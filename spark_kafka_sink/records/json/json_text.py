@@ -1,13 +1,13 @@
-"""Encodes columns as JSON, with the same text as Spark's ``to_json``. Each column is encoded in one
-pass for all rows.
+"""Encodes columns as JSON, with the same text as Spark's ``to_json``.
 
-By default, the rules are the rules of Spark's ``to_json``. ``JsonOptions`` can change these rules.
-A null field is left out. A null in an array, or as a value in a map, is written as ``null``. There
-are no blanks between values. Characters are escaped as in Jackson, bytes are written as Base64, and
-decimals keep their scale.
+These are the rules of ``to_json``. ``JsonOptions`` can change them:
 
-Other modules make the text of numbers and times (``json_numbers``, ``json_times``). Planning
-rejects types that can't be encoded (``datasource/write/named_columns.py``).
+* A null field is left out.
+* A null in an array, or as a value in a map, is written as ``null``.
+* There are no blanks between values.
+* Characters are escaped as in Jackson, bytes are written as Base64, and decimals keep their scale.
+
+Planning rejects types that can't be encoded (``datasource/write/named_columns.py``).
 """
 
 from __future__ import annotations
@@ -73,9 +73,8 @@ def json_objects(
     how: JsonOptions = AS_TO_JSON,
     units: Sequence[IntervalUnits] = (),
 ) -> pa.Array:
-    """Builds a JSON object for each row. The object has a field for each of ``columns`` that is not
-    null in this row. If the option ``ignore_null_fields`` in ``how`` is false, the object also has
-    the null fields.
+    """Builds a JSON object for each row, with a field for each of ``columns``. If the option
+    ``ignore_null_fields`` in ``how`` is true, fields that are null in the row are left out.
 
     Returns a binary or large_binary array without nulls. ``units`` has the units of the intervals
     in each column.
@@ -230,11 +229,8 @@ def _quoted(column: JsonColumn) -> pa.Array:
 def _objects(
     names: Sequence[str], fields: Sequence[JsonColumn], rows: int, how: JsonOptions
 ) -> pa.Array:
-    """Joins the JSON object ``{"name":value,...}`` of each row from pieces. Each field adds two
+    """Builds the JSON object ``{"name":value,...}`` of each row from pieces. Each field adds two
     pieces: the text before the value, and the value. The last piece closes the object.
-
-    The text before a value depends on the answers to three questions about the row. Is this value
-    present? Is an earlier value present? Is the closing quote of the previous value still missing?
     """
     if not how.ignore_null_fields:
         fields = [
@@ -248,6 +244,9 @@ def _objects(
     pieces = RowPieces(rows)
     started: Flags = False
     open_quote: Flags = False
+    # The text before a value depends on three facts about the row: whether this value is present,
+    # whether an earlier value is present, and whether the closing quote of the previous value is
+    # still missing.
     for name, field in there:
         valid = valid_of(field.texts)
         here: Flags = True if valid is None else valid

@@ -1,8 +1,8 @@
 """Encodes columns of dates and timestamps as Spark's ``to_json`` does.
 
-By default, the formats are ``yyyy-MM-dd`` and ``yyyy-MM-dd'T'HH:mm:ss.SSS`` with the zone offset.
-The time zone is the time zone of Spark's session. Spark puts it into the type of the Arrow column.
-``json_text`` adds the quotes, and encodes the other types.
+The default formats are ``yyyy-MM-dd`` and ``yyyy-MM-dd'T'HH:mm:ss.SSS`` with the zone offset.
+Timestamps are written in the time zone of Spark's session. Spark puts this time zone into the type
+of the Arrow column. ``json_text`` adds the quotes.
 """
 
 from __future__ import annotations

@@ -39,12 +39,16 @@ def plain_binary(column: pa.Array) -> pa.Array:
 
 def internal_text(column: pa.Array) -> pa.Array:
     """Converts each value to the text that ``to_json`` writes for it as the key of a map. This is
-    the text of Spark's internal form of the value.
+    the text of Spark's internal form of the value. Returns a binary or large_binary array. Nulls
+    stay null.
 
-    Returns a binary or large_binary array. Nulls stay null. A date becomes the number of days since
-    1970, a timestamp or an interval its microseconds, and a time its nanoseconds. A struct or an
-    array becomes a text such as ``[1,x,null]``. Only bytes have another text than in ``to_json``:
-    they become Base64. (``to_json`` writes a different text for the same bytes in each run.)
+    These types have a text that is different from their JSON:
+
+    * date: the number of days since 1970
+    * timestamp, interval: the number of microseconds
+    * time: the number of nanoseconds
+    * struct, array: a text such as ``[1,x,null]``
+    * bytes: Base64. For the same bytes, ``to_json`` itself writes a different text in each run.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -96,11 +100,11 @@ def is_bytes(kind: pa.DataType) -> bool:
 def joined(
     column: pa.Array, offsets: npt.NDArray[np.int64], texts: pa.Array, begin: bytes, end: bytes
 ) -> pa.Array:
-    """Joins the items of each row of a list or map column by commas. In each row, ``begin`` is put
-    before the first item, and ``end`` after the last item. Nulls in ``column`` stay null.
+    """Joins the items of each row of a list or map column with commas, between ``begin`` and
+    ``end``. Nulls in ``column`` stay null.
 
-    ``texts`` has the text of each item. The items of row i are ``texts[offsets[i]:offsets[i +
-    1]]``.
+    ``texts`` has the texts of all items. The items of row i are
+    ``texts[offsets[i]:offsets[i + 1]]``.
     """
     lists = pa.LargeListArray.from_arrays(pa.array(offsets), texts)
     if column.null_count:

@@ -1,11 +1,10 @@
 """Encodes columns of VARIANT as Spark's ``to_json`` does.
 
-A VARIANT has a binary form (Parquet's Variant Encoding). :func:`variant_column` converts this form
-to JSON, as Spark's ``org.apache.spark.types.variant.Variant.toJson`` does. ``json_text`` encodes
-the other types.
+A VARIANT has the binary form of Parquet's Variant Encoding. :func:`variant_column` converts this
+form to JSON, as Spark's ``org.apache.spark.types.variant.Variant.toJson`` does.
 
-Rows are encoded one by one, because each row has its own structure. So this module is slower than
-Spark's ``to_json``. A job can call ``to_json`` itself before it writes.
+Each row has its own structure, and so rows are encoded one by one. This is slower than Spark's
+``to_json``. A job can call ``to_json`` itself before it writes.
 """
 
 from __future__ import annotations

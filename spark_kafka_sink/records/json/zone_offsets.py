@@ -1,12 +1,9 @@
 """Finds the offsets of a time zone from UTC, for many instants at once.
 
-Arrow's conversion is wrong for instants that are later than the last transition in the zone's file
-of the time zone database. This transition is in 2037 in older files, and years ago in newer files.
-Such a file also has a rule for later instants (RFC 8536, section 3.3). Python's zoneinfo uses this
-rule, and Arrow ignores it. So for each year that occurs in a column, this module reads the offsets
-from zoneinfo, once per process. Then it finds the offset of each row in a sorted table.
-
-``base/time_zones.py`` finds a zone by its name.
+The offsets come from Python's zoneinfo, because Arrow's are wrong for late instants. A zone's file
+in the time zone database has a list of transitions, and a rule for all later instants (RFC 8536,
+section 3.3). Arrow ignores this rule. The list ends in 2037 in older files, and years ago in newer
+files.
 """
 
 from __future__ import annotations
@@ -79,6 +76,7 @@ def offsets_at(zone: dt.tzinfo, millis: Int64s) -> Offsets:
         first_year, last_year = years[0], years[-1]
         used = np.bincount(found.clip(first_year, last_year) - first_year)
         years = [first_year + int(after) for after in used.nonzero()[0]]
+    # zoneinfo is asked once per process for each year, because ``_table`` is cached.
     tables = [_table(zone, year) for year in years]
     starts = np.concatenate([start for start, _ in tables])
     seconds = np.concatenate([offsets for _, offsets in tables])

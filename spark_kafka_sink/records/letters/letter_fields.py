@@ -17,12 +17,12 @@ _NUMBER: Final = re.compile("-?[0-9]{1,19}")
 
 
 def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str | int | None]:
-    """Reads the fields of a dead letter from its headers. Returns a dict with the fields code,
-    reason, topic, batch, row and message.
+    """Reads the fields of a dead letter from its headers: code, reason, topic, batch, row and
+    message.
 
-    A field is None if the record does not have the header for this field: not every program that
-    writes dead letters writes all headers. If a header occurs several times, the last one counts.
-    For example, a row that was read from a dead-letter topic already has such headers.
+    A field is None if the record does not have its header. Other programs that write dead letters
+    do not write all headers. If a header occurs several times, the last one counts. This happens to
+    a row that was itself read from a dead-letter topic.
     """
     from spark_kafka_sink.records.bad_rows.bad_rows import TEXT_OF_CODE
 

@@ -1,16 +1,12 @@
-"""Converts rows that can't be sent to dead letters. A dead letter is a record for another topic. It
-has the reason why the row can't be sent.
+"""Converts rows that can't be sent to dead letters: records for another topic, each with the reason
+why the row can't be sent.
 
-:class:`LetterWriter` makes the dead letters of many rows in one pass. A dead letter has Kafka
-Connect's headers ``__connect.errors.*``, headers of this package, and those parts of the row's key,
-value, timestamp and headers that can be sent.
+A dead letter has the row's key, value, timestamp and headers, as far as they can be sent. After the
+row's own headers, it has the headers about the error: Kafka Connect's headers
+``__connect.errors.*``, and headers of this package. If the row already has a header with the same
+name, both headers are kept, and the last one counts, as in Connect.
 
-The row's own headers come first, then the headers about the error. If the row already has a header
-with the same name, both headers are kept, and the last one counts, as in Connect. A *finding* is a
-reason with its error text (``bad_rows``). Some headers have the same value for all rows with the
-same finding. Other headers have a separate value for each row.
-
-This module does not choose the rows (``bad_rows`` does), send dead letters, or limit their number.
+``bad_rows`` finds the rows. The caller sends the dead letters, and limits their number.
 """
 
 from __future__ import annotations
@@ -72,11 +68,14 @@ class LetterWriter:
     ) -> RecordColumns:
         """Converts ``rows`` to dead letters.
 
-        ``found[which[i]]`` is the reason why row i can't be sent, and ``numbers[i]`` is the number
-        of row i within the task. The end of a value is cut off if the value is larger than the
-        options or the limits allow. A timestamp that the dead-letter topic would reject is replaced
-        by ``now_ms`` (milliseconds since the epoch). Raises RecordTooLargeError for a row with a
-        key and headers that are too large even without a value.
+        * ``found[which[i]]``: the reason why row i can't be sent.
+        * ``numbers[i]``: the number of row i within the task.
+        * ``now_ms``: the time now, in milliseconds since the epoch. It replaces a timestamp that
+          the dead-letter topic would reject.
+
+        The end of a value is cut off if the value is larger than the options or the limits allow.
+        Raises RecordTooLargeError if the key and headers of a row are too large even without the
+        value.
         """
         sizes = np.full(rows.rows, -1) if rows.value is None else sizes_of(rows.value)
         named = self._headers(rows, found, numbers, sizes)

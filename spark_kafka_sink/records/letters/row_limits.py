@@ -1,8 +1,7 @@
-"""Finds rows that the producer or a broker would reject, because of their size or timestamp.
+"""Finds rows that the producer or a broker would reject because of their size or timestamp.
 
-Only writes with dead letters use this check, before the rows are sent. All other writes fail at the
-first such row: the encoder raises an error for a row that is too large for the producer, and the
-task fails if a broker rejects a row. ``record_columns`` has the other checks of rows.
+Only writes with dead letters use this check, before the rows are sent. All other writes fail when
+the producer or a broker rejects such a row. ``record_columns`` has the other checks of rows.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Encodes Arrow columns in a format with a schema. Each column is encoded in one pass for all rows.
+"""Encodes Arrow columns in a format with a schema.
 
-:func:`payloads_of` encodes columns with nodes (``records/nodes.py``), and does not know the schema.
-There is no loop over rows, except for rows with bytes that are not UTF-8.
+:func:`payloads_of` needs nodes (``records/nodes.py``), and not the schema. It encodes each column
+in one pass for all rows.
 
-The bytes of all rows are built piece by piece (``RowPieces``). If a nested record is never null,
-its fields are pieces of the row itself. A list, or a nested record with nulls, is first encoded
-into a separate ``RowPieces``. In each row, the bytes of the list or nested record then become one
-piece.
+The bytes of a row are joined from pieces (``RowPieces``), such as the bytes of a field. A list is
+one piece. A nested record is one piece if it has a length or can be null.
 """
 
 from __future__ import annotations
@@ -55,11 +53,11 @@ _YEAR_1, _YEAR_10000 = -62_135_596_800 * _PER_SECOND, 253_402_300_800 * _PER_SEC
 
 
 def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
-    """Encodes each row of ``column``. ``value`` is the encoding. If ``column`` is null in a row,
-    the result is null in this row. The result also has the rows that can't be encoded, with the
-    reasons.
+    """Encodes each row of ``column`` as ``value`` describes. If ``column`` is null in a row, the
+    result is null in this row.
 
-    ``path`` is the name of the column in error messages.
+    The result also has the rows that can't be encoded, with the reasons. ``path`` is the name of
+    the column in error messages.
     """
     out = RowPieces(len(column))
     _encode(value, column, out, path)
@@ -250,11 +248,11 @@ def _rescaled(node: nodes.Decimal, column: pa.Array, out: RowPieces, path: str) 
 
 
 def _rescaling(node: nodes.Decimal, column: pa.Array) -> tuple[Mask, pa.Array, Mask]:
-    """Converts decimals to the schema's scale.
+    """Converts decimals to the schema's scale. Returns three arrays:
 
-    Returns three arrays. The first is the mask of the rows with too many digits before the decimal
-    point. The second is the converted column, which has 0 in these rows. The third is the mask of
-    the rows with too many digits after the decimal point.
+    * the mask of the rows with too many digits before the decimal point
+    * the converted column, which has 0 in these rows
+    * the mask of the rows with too many digits after the decimal point
     """
     none, whole_digits = np.zeros(len(column), np.bool_), node.precision - node.scale
     large = none
@@ -363,13 +361,13 @@ def _nulls_at(column: pa.Array, way: Sequence[int]) -> Mask:
 
 
 def _add_joined(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool = False) -> None:
-    """Joins the pieces of each row of ``inner``, and appends the result to a row of ``out`` as one
-    piece.
+    """Appends each row of ``inner`` to a row of ``out``, as one piece.
 
-    If ``valid`` is None, row i of ``inner`` is appended to row i of ``out``. Otherwise the rows of
-    ``inner`` are appended to the rows in the mask, in order. Example: if ``valid`` is ``[False,
-    True, True]``, row 0 of ``inner`` is appended to row 1 of ``out``, and row 1 of ``inner`` to row
-    2 of ``out``. If ``length`` is true, the size of the piece in bytes is written before the piece.
+    If ``inner`` and ``out`` have equally many rows, row i is appended to row i. Otherwise the rows
+    of ``inner`` are appended to the rows in the mask ``valid``, in order. With the mask
+    ``[False, True, True]``, row 0 is appended to row 1, and row 1 to row 2.
+
+    If ``length`` is true, the size of the piece in bytes is written before the piece.
     """
     offsets, data = inner.joined()
     lengths = np.diff(offsets)
@@ -399,11 +397,10 @@ def _message(
 
 
 def _nested(column: pa.Array, valid: Valid) -> tuple[pa.Array, RowPieces]:
-    """Returns the rows of ``column`` that are in the mask ``valid``, or all rows if ``valid`` is
-    None. Also returns an empty ``RowPieces`` for the bytes of these rows.
+    """Returns the rows of ``column`` in the mask ``valid``, and an empty ``RowPieces`` for their
+    bytes. If ``valid`` is None, returns all rows.
 
-    Null rows must not be in the mask, because in Arrow a null row can have any values in its
-    children.
+    Null rows must not be in the mask. In Arrow, the children of a null row can have any values.
     """
     there = column if valid is None else column.take(pa.array(valid.nonzero()[0]))
     return there, RowPieces(len(there))

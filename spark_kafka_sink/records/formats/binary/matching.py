@@ -48,14 +48,15 @@ def matched_fields(
     """Finds the column for each field of a record. Returns the encodings of the fields, in the
     order of ``fields``.
 
-    ``fields`` are pairs: the names of a field (its name and aliases), and the field itself. A
-    column fits a field if its name is one of these names. If there is no such column, a column also
-    fits if its name differs from one of these names only in letter case. Such a column does not fit
-    if another column has the same name in other letter case.
+    * ``fields``: pairs of a field's names (its name and its aliases) and the field itself.
+    * ``column``: the struct with the columns.
+    * ``path``, ``owner``: the path of the struct, and the name of the record, for messages.
+    * ``written(field, column, path)`` returns the encoding of a field. ``column`` is None if no
+      column fits the field. If the encoding is empty bytes, the field is left out of the result.
 
-    ``written`` is called with a field, the field's column and the field's path. The column is None
-    if no column fits the field. ``written`` returns the field's encoding. If the encoding is empty
-    bytes, the field is left out of the result. ``owner`` is the name of the record for messages.
+    A column with one of the field's names fits the field. If there is no such column, the letter
+    case is ignored. Columns whose names differ only in letter case then do not fit.
+
     Raises SchemaError if a column fits no field, or if two fields fit the same column.
     """
     exact = {name: i for i, name in enumerate(column.names)}
