@@ -1,8 +1,8 @@
 """Converts Arrow record batches, the arguments of ``send_batch``, to columns of records.
 
-The name of a column determines whether it is the key, the value and so on. The rules and the error
-messages are the same as for a DataFrame (``datasource/write/schema.py``). This module belongs to
-step 3 of a record's way (DESIGN.md). It does not check the values of rows: ``record_columns`` does.
+The name of a column determines its role: key, value, topic and so on. The rules and the error
+messages are the same as for a DataFrame (``datasource/write/schema.py``). ``record_columns`` checks
+the values of rows.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ _TIMESTAMP = "timestamp or int64 (milliseconds since the epoch)"
 def plan_batch(schema: pa.Schema, topic: str | None) -> ColumnPlan:
     """Determines which columns of ``schema`` are the key, the value and so on.
 
-    ``topic`` is the topic of all rows. If ``topic`` is None, each row has its topic in the column
-    ``topic``. Otherwise a column ``topic`` is not used. Raises SchemaError if a required column is
-    missing or a column has a wrong type.
+    If ``topic`` is given, it is the topic of all rows, and a column ``topic`` is ignored. If
+    ``topic`` is None, the column ``topic`` has the topic of each row.
+
+    Raises SchemaError if a required column is missing, or if a column has a wrong type. The column
+    ``value`` is always required. The column ``topic`` is required if ``topic`` is None.
     """
     topic = None if topic is None else topic.strip()
     topic_column = None
@@ -80,11 +82,13 @@ class ArrowBatchReader:
         )
 
     def columns(self, batch: object, topic: str | None, now_ms: int) -> RecordColumns:
-        """Converts ``batch``, a pyarrow.RecordBatch, to columns of records. Raises SchemaError for
-        a wrong schema, and DataError for a row that can't be sent.
+        """Converts ``batch``, a pyarrow.RecordBatch, to columns of records.
 
-        ``topic`` is the topic of all rows, or None if the batch has a column ``topic``. Rows with a
-        null timestamp get the timestamp ``now_ms`` (milliseconds since the epoch).
+        ``topic`` is the topic of all rows. None means that the batch has a column ``topic``. A row
+        with a null timestamp gets the timestamp ``now_ms`` (milliseconds since the epoch).
+
+        Raises SchemaError if a required column is missing, or if a column has a wrong type. Raises
+        DataError if ``batch`` is no pyarrow.RecordBatch, or if a row can't be sent.
         """
         rows = self.checked(batch)
         last = self._last

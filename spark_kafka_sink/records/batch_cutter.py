@@ -1,12 +1,11 @@
 """Divides the rows of a chunk into slices, one for each record batch.
 
-A *chunk* is a part of an Arrow batch, at most 4 or 8 MiB. All rows of a chunk are encoded together.
-They are grouped by topic partition. A *slice* has consecutive rows of one group that go into the
-same record batch.
+A *chunk* is all rows that are encoded together: a part of an Arrow batch, at most 4 or 8 MiB. The
+rows of a chunk are grouped by topic partition. A *slice* has consecutive rows of one group that go
+into the same record batch.
 
-:func:`cut` cuts each group at the rows at which a record batch becomes full. It cuts all groups in
-one pass, and computes the offset and timestamp deltas. The caller passes the state of the open
-batches as positions. This module does not encode records: ``record_encoder`` does.
+:func:`cut` returns the slices, and the offset delta and timestamp delta of each row.
+``record_encoder`` then encodes the records.
 """
 
 from __future__ import annotations
@@ -32,21 +31,25 @@ _FULL = 16
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """The slices of a chunk, in the order of its rows. The rows of a slice go into one record
-    batch.
+    """The slices of a chunk, in the order of its rows. A slice is consecutive rows that go into one
+    record batch.
 
     These fields have an item for each slice:
 
-    * ``groups``: the index of the slice's group (its topic partition).
-    * ``starts``, ``counts``: the slice's first row, and the number of its rows.
-    * ``generations``: the number of the open batch that the slice continues, or 0 for a new batch.
+    * ``groups``: the index of the slice's group. A group has the rows of one topic partition.
+    * ``starts``: the index of the slice's first row.
+    * ``counts``: the number of the slice's rows.
+    * ``generations``: the unique number of the open batch that gets the slice. 0 if the slice
+      begins a new batch.
     * ``last``: true if the batch is full after the slice.
     * ``first_offsets``: the offset delta of the slice's first record.
     * ``bases``: the base timestamp of the slice's batch, in ms.
     * ``max_timestamps``: the latest timestamp of the slice's records, in ms.
 
-    ``offset_deltas`` and ``timestamp_deltas`` (in ms) have an item for each row, or are one number
-    for all rows.
+    These fields have an item for each row, or one number for all rows:
+
+    * ``offset_deltas``: the offset delta of the row's record.
+    * ``timestamp_deltas``: the timestamp delta of the row's record, in ms.
     """
 
     groups: Int64s
@@ -69,15 +72,15 @@ def cut(
     timestamps: Int64s | None,
     now_ms: int,
 ) -> Cuts:
-    """Cuts each group of rows into slices, so that each slice fits into one record batch.
+    """Cuts each group of rows (the rows of one topic partition) into slices for record batches.
 
-    Group g has the rows ``bounds[g]`` to ``bounds[g + 1] - 1`` of one topic partition.
-    ``positions[g]`` is the position in this partition's open batch. ``raw_limits`` is the number of
-    record bytes that fit into a new batch, for each group or for all groups. ``content`` has the
-    size of each record in bytes, without length, attributes and deltas. Without ``timestamps`` (in
-    ms), all rows have ``now_ms``. The largest possible size is assumed for the length, the
-    attributes and the deltas of a record. So a batch never exceeds its limit. Exception: a record
-    above the limit is alone in its batch.
+    * ``content``: the size of each record in bytes, without length, attributes and deltas.
+    * ``bounds``: group g has the rows ``bounds[g]`` to ``bounds[g + 1] - 1``.
+    * ``positions``: for each group, the state of the partition's open batch.
+    * ``raw_limits``: for each group, or for all, the uncompressed bytes that fit into a new batch.
+    * ``timestamps``: the timestamp of each row in ms. If it is None, all rows have ``now_ms``.
+
+    A batch exceeds its limit only if its single record is larger than the limit.
     """
     generations, record_counts, bases, rooms = np.asarray(positions, np.int64).T
     is_open = generations != 0
@@ -134,12 +137,13 @@ def _times(
 
 
 def size_bounds(content: Int64s, rows: int, limit: int, spread: int, before: int = 0) -> Int64s:
-    """An upper bound of the size of each record in bytes, for any place of the record in its batch.
+    """An upper bound of the size of each record in bytes. The size of the deltas depends on the
+    position of the record in its batch. The bound holds for every position.
 
-    ``content`` has the size of each record without length, attributes and deltas. The other
-    arguments limit the size of the deltas. The batch already has ``before`` records. At most
-    ``rows`` records and ``limit`` bytes are added to the batch. The largest timestamp delta is
-    ``spread`` ms.
+    * ``content``: the size of each record in bytes, without length, attributes and deltas.
+    * ``rows``, ``limit``: at most ``rows`` records and ``limit`` bytes are added to the batch.
+    * ``spread``: the largest timestamp delta, in ms.
+    * ``before``: the number of records that the batch already has.
     """
     smallest = int(lowest(content)) + _MIN_OVERHEAD
     deltas = varint_size(before + min(rows, limit // smallest + 1)) + varint_size(spread)

@@ -21,17 +21,16 @@ class BatchJoiner:
     """Returns the Arrow batches of an iterable in order. Joins small batches, and leaves out empty
     batches.
 
-    A batch is copied only if it is joined. A joined batch has at most the rows and bytes of one
-    chunk (the rows that the producer encodes together). Batches with dictionary or run-end encoded
-    columns are not joined: when their rows are decoded, they can need more memory than in Arrow.
-    ``now_ms`` returns the time of a monotonic clock in ms.
+    A joined batch has at most the rows and bytes of one chunk (the rows that the producer encodes
+    together). Only joined batches are copied. Batches with dictionary or run-end encoded columns
+    are not joined.
 
-    ``waiting(delay_ms)`` is the producer's method ``waiting_for_input``. It returns a context
-    manager, which is open while this object waits for the next Arrow batch. When the wait has
-    lasted for ``delay_ms`` plus linger.ms, the producer sends the open record batches, although
-    they are not full. While this object holds rows, ``delay_ms`` is the time for which it may hold
-    them. Without this delay, the producer would often send an open record batch just before these
-    rows could fill it. While this object holds no rows, ``delay_ms`` is 0.
+    * ``now_ms()`` returns the time of a monotonic clock in ms.
+    * ``waiting(delay_ms)`` returns a context manager. It is open while this object waits for the
+      next Arrow batch. A producer passes its method ``waiting_for_input``: after a wait of
+      ``delay_ms`` plus linger.ms, the producer sends its open record batches, even if they are not
+      full. ``delay_ms`` is 100 (:data:`HOLD_MS`) while this object holds rows. At other times it is
+      0.
     """
 
     __slots__ = ("_batches", "_error", "_expands", "_next", "_now_ms", "_schema", "_waiting")
@@ -57,10 +56,15 @@ class BatchJoiner:
     def next(self, size: ChunkSize) -> pa.RecordBatch | None:
         """Returns the next batch, or None at the end of the iterable.
 
-        If a batch has fewer than ``size.wanted_rows`` rows, the next batches are joined to it.
-        Another batch is requested from the iterable only within 100 ms (:data:`HOLD_MS`) after the
-        call. A batch with a different schema is not joined. The joined batch has at most
-        ``size.max_rows`` rows and ``size.max_bytes`` bytes.
+        If the batch is small, the following batches are joined to it. This ends when one of these
+        conditions is true:
+
+        * The joined batch has ``size.wanted_rows`` rows.
+        * With the next batch, it would have more than ``size.max_rows`` rows or ``size.max_bytes``
+          bytes.
+        * The next batch has a different schema.
+        * 100 ms (:data:`HOLD_MS`) have passed since the call. A wait for the iterable can't be
+          interrupted, so it can last longer.
 
         If the iterable raises an exception, the calls first return all batches from before the
         exception. Then a call raises the exception.
@@ -74,6 +78,8 @@ class BatchJoiner:
                 first = self._take()
         if first is None or first.num_rows >= size.wanted_rows or self._may_expand(first.schema):
             return first
+        # Without this delay, the producer would often send an open record batch just before the
+        # held rows could fill it.
         with self._waiting(HOLD_MS):
             return self._joined(first, size, until)
 
@@ -100,12 +106,11 @@ class BatchJoiner:
         return first if len(joined) == 1 else _concatenated(joined)
 
     def _may_expand(self, schema: pa.Schema) -> bool:
-        """True if a column of this schema has dictionaries or run-end encoded values. When such a
-        column is decoded, its rows can need more memory than in Arrow.
-
-        The result is cached, because a schema can have hundreds of columns, and most batches have
-        the same schema.
+        """True if decoding a column of this schema can need more memory than the column has in
+        Arrow. Such columns have dictionaries or run-end encoded values.
         """
+        # The result is cached, because a schema can have hundreds of columns, and most batches have
+        # the same schema.
         if self._schema is None or schema != self._schema:
             self._schema = schema
             self._expands = any(_type_may_expand(field.type) for field in schema)

@@ -2,7 +2,7 @@
 determines the roles once, and every task uses them.
 
 This module does not import Arrow or numpy. Spark often starts a new process for planning or
-committing. Such a process does not need Arrow, and loading Arrow would take half a second.
+committing. Without Arrow, such a process starts half a second earlier.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class NamedColumn:
 
 @dataclass(frozen=True, slots=True)
 class ComposedColumns:
-    """The columns that together form a record's key or value, and the form of this key or value.
+    """The columns that together form a record's key or value, and the format of this key or value.
 
     * ``columns``: the columns, in the order of the fields in the key or value.
-    * ``format``: the format of the key or value, such as JSON, Avro or text.
-    * ``is_struct``: true if the key or value has the fields of a struct column. This struct is then
-      the only column. If the struct is null, the key or value is null.
-    * ``encoding``: how to encode the columns, for a format with a schema. If ``is_bare`` is true,
-      ``encoding`` is for the value of the only column. Otherwise it is for a struct with all
-      columns.
-    * ``header``: the name and the value of a header. A record gets this header if its key or value
-      from these columns is not null.
-    * ``nulls_are_null``: if true and all columns are null, the key or value is null.
+    * ``format``: the format, such as JSON, Avro or text.
+    * ``is_struct``: true if the only column is a struct, and the key or value has the fields of
+      this struct. If the struct is null, the key or value is null.
+    * ``encoding``: for a format with a schema, how to encode the columns.
+    * ``is_bare``: true if ``encoding`` is for the value of the only column. If it is false,
+      ``encoding`` is for a struct with all columns.
+    * ``header``: the name and the value of a header for the record. The record gets it if the key
+      or value is not null.
+    * ``nulls_are_null``: true if the key or value is null when all columns are null.
     * ``json``: the options for JSON.
     * ``by_topic``: if each topic has its own schema, pairs of a topic and the columns for this
-      topic. ``encoding`` and ``header`` are then not used.
+      topic. Then ``encoding`` and ``header`` are not used.
     """
 
     columns: tuple[NamedColumn, ...]
@@ -82,10 +82,11 @@ class OrderColumn:
 class Envelope:
     """The columns from which the sink builds Debezium's envelope of a change.
 
-    ``columns`` are the table's columns, which become the fields of ``before`` and ``after``.
-    ``source`` and ``time`` are the indexes of the columns with the source and the time of the
-    change, or None if the feed has no such column. If ``source`` is None, the sink makes the field
-    ``source`` of the envelope, and writes ``name`` into it.
+    * ``columns``: the table's columns, which become the fields of ``before`` and ``after``.
+    * ``source``: the index of the column with the source of the change. If it is None, the sink
+      makes the field ``source`` of the envelope, and writes ``name`` into it.
+    * ``time``: the index of the column with the time of the change. None if the feed has no such
+      column.
     """
 
     columns: tuple[NamedColumn, ...]
@@ -98,18 +99,20 @@ class Envelope:
 class ChangePlan:
     """The roles of a change feed's columns. The driver determines the roles once.
 
-    In a task, the sink appends columns to the columns of Spark's batch, in this order: the fields
-    of the row (``row_fields``), the five columns of Debezium's envelope, and the column of marks.
-    If ``envelope`` is None, there are no columns of an envelope. A *mark* shows what becomes of a
-    row: a record, a tombstone, or no record, because the row can't be sent.
-
     * ``column``: the index of the column with the types of changes.
     * ``width``: the number of columns of Spark's batch.
     * ``order``: the columns that order the changes.
     * ``images``: the indexes of two struct columns: the row from before a change, and the row from
       after the change. None if the columns of Spark's batch are the table's columns.
     * ``row_fields``: the number of fields of each of the two structs. 0 if ``images`` is None.
-    * ``envelope``: the columns of the envelope. None if the sink writes no envelopes.
+    * ``envelope``: the columns of Debezium's envelope. None if the sink writes no envelopes.
+
+    In a task, the sink appends columns to Spark's batch, in this order:
+
+    1. a column for each field of the row (``row_fields``)
+    2. the five columns of Debezium's envelope, if ``envelope`` is not None
+    3. the column of marks. A *mark* is a number that means a record, a tombstone, or the reason why
+       the row can't be sent.
     """
 
     changelog: Changelog
@@ -147,22 +150,20 @@ ENVELOPE: Final = ("before", "after", "source", "op", "ts_ms")
 class ColumnPlan:
     """The roles of the columns in Spark's Arrow batches: key, value, topic and so on. Picklable.
 
-    ``topic`` is the option ``topic``, without blanks around it. If this option is set, a column
-    ``topic`` is not used. The fields ``*_column`` are indexes of columns, or None if the DataFrame
-    has no such column. The types of the columns are not in the plan, because Spark can send the
-    same Spark type as different Arrow types.
+    The fields ``*_column`` are indexes of columns, or None if the DataFrame has no such column. An
+    option such as ``keyColumns`` can name several columns for a part of the record. Then ``key``,
+    ``value`` or ``headers`` has these columns, and the field ``*_column`` of this part is None.
 
-    If an option such as ``keyColumns`` names the columns for a part of the record, ``key``,
-    ``value`` or ``headers`` has these columns. In this case, ``key_column``, ``value_column`` or
-    ``headers_column`` is None.
-
+    * ``topic``: the option ``topic``, without blanks around it. If it is set, a column ``topic`` is
+      not used.
     * ``on_null_value``: the treatment of rows with a null value.
-    * ``keys_required``: true if a null key is an error. This is so for a change feed, and for a
-      compacted topic, in which brokers reject records without a key.
-    * ``log_topics``: the topics of commit logs. A row with such a topic is an error.
+    * ``keys_required``: true if a row with a null key can't be sent. This is so for a change feed
+      and for a compacted topic.
+    * ``log_topics``: the topics of commit logs. A row with such a topic can't be sent.
     * ``changes``: the plan of a change feed. None if the rows are not changes.
     """
 
+    # The types of the columns are not here: Spark can send one Spark type as different Arrow types.
     topic: str | None = None
     value_column: int | None = None
     key_column: int | None = None

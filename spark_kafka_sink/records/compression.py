@@ -1,9 +1,7 @@
 """Compresses and decompresses the records of a batch, compatible with Kafka's Java client.
 
-:class:`Codec` is a compression type with its level. :class:`CompressionRatioEstimator` is Java's
-class with the same name. The records of a batch are one compressed stream. Every codec releases
-Python's interpreter lock while it works. This module does not read or write the header of a batch:
-``record_batch`` does.
+The records of a batch are one compressed stream. Every codec releases Python's interpreter lock
+while it works. ``record_batch`` reads and writes the header of a batch.
 """
 
 from __future__ import annotations
@@ -69,11 +67,11 @@ _MIN_PRODUCE_VERSION = {CompressionType.ZSTD: 7}
 class Codec:
     """A compression type and its level. If the level is None, the type's default level is used.
 
-    The levels mean the same as in the Java client's options: gzip -1 or 1..9, zstd -131072..22, lz4
-    1..17. For **lz4**, Java uses its fast compressor for level 9 (the default), and its high
-    compressor for all other levels. The lz4 library used here has other numbers. So Java's level 9
-    becomes level 0. Java's levels 1 and 2 become 3, the lowest level of the high compressor. Java's
-    level 17 becomes 16, the highest level.
+    The levels mean the same as in the options of Kafka's Java client:
+
+    * gzip: -1, or 1 to 9
+    * zstd: -131072 to 22
+    * lz4: 1 to 17
     """
 
     type: CompressionType = CompressionType.NONE
@@ -139,11 +137,13 @@ class Codec:
         return bytes(data)
 
     def decompress(self, data: Buffer, max_size: int = MAX_DECOMPRESSED) -> bytes:
-        """Decompresses ``data`` that :meth:`compress` or Java's client has written. If gzip or zstd
-        data consist of several streams, all streams are read, as in Java's client.
+        """Decompresses ``data`` that :meth:`compress` or Kafka's Java client has written.
 
-        Raises CorruptRecordError if the stream is damaged, is incomplete, or has more than
-        ``max_size`` bytes when decompressed. Allocates little more memory than ``max_size``.
+        gzip and zstd data can consist of several streams. All streams are read, as in Java's
+        client. The call allocates little more memory than ``max_size``.
+
+        Raises CorruptRecordError if the data are damaged or incomplete, or if the result would have
+        more than ``max_size`` bytes.
         """
         try:
             out = _DECOMPRESS[self.type](data, max_size)
@@ -156,10 +156,11 @@ class Codec:
     def stream(self, data: Buffer) -> Iterator[Buffer]:
         """Decompresses ``data``, and yields the result in chunks.
 
-        So even data that expands to a huge size needs memory only for one chunk (at most 64 MiB,
-        for snappy) and for the window of its codec (at most 128 MiB, for zstd). If gzip or zstd
-        data consist of several streams, all streams are read, as in Java's client. Raises
-        CorruptRecordError if the data are damaged or incomplete.
+        A chunk has at most 64 MiB (snappy), and the window of the codec has at most 128 MiB (zstd).
+        No more memory is needed, even if the whole result is huge. gzip and zstd data can consist
+        of several streams. All streams are read, as in Java's client.
+
+        Raises CorruptRecordError if the data are damaged or incomplete.
         """
         try:
             yield from _STREAM[self.type](data)
@@ -168,6 +169,9 @@ class Codec:
 
 
 def _lz4_level(level: int | None) -> int:
+    # Java uses its fast compressor for level 9 (the default), and its high compressor for all other
+    # levels. In this lz4 library, 0 is the fast compressor, and 3 to 16 are the levels of the high
+    # one.
     if level is None or level == _LZ4_FAST_IN_JAVA:
         return 0
     return min(max(level, _LZ4_FIRST_HIGH), _LZ4_LAST_HIGH)
@@ -346,12 +350,12 @@ _RISE, _FALL = 0.05, 0.005
 
 
 class CompressionRatioEstimator:
-    """Estimates the compression ratio of a topic's next batch from the ratios of the topic's
-    earlier batches with the same compression type. The first estimate is 1 (no compression).
+    """Estimates the compression ratio of a topic's next batch: its compressed size divided by its
+    raw size.
 
-    The ratio is the compressed size divided by the raw size. Two threads can update the estimate at
-    the same time, because there is no lock. If one update overwrites another, only the ratio of one
-    batch is lost.
+    The estimate comes from the ratios of the topic's earlier batches with the same compression
+    type. The first estimate is 1 (no compression). Several threads can use the object without a
+    lock. If two threads update an estimate at the same time, one of the two updates can be lost.
     """
 
     __slots__ = ("_ratios",)
@@ -367,9 +371,9 @@ class CompressionRatioEstimator:
         """Changes the topic's estimate after a batch with the ratio ``observed``. Returns the new
         estimate.
 
-        If ``observed`` is higher than the estimate, the new estimate is ``observed``, but at least
-        0.05 above the old estimate. If ``observed`` is lower, the new estimate is ``observed``, but
-        at most 0.005 below the old estimate.
+        * If ``observed`` is higher than the estimate, the estimate rises to ``observed``, but by at
+          least 0.05.
+        * If ``observed`` is lower, the estimate falls to ``observed``, but by at most 0.005.
         """
         if codec.is_none:
             return 1.0

@@ -1,9 +1,8 @@
 """The values that the encoder of columns and the accumulator exchange: positions in open batches,
 and slices.
 
-A *slice* consists of encoded records for one record batch. A *chunk* is a part of an Arrow batch,
-at most 4 or 8 MiB. All rows of a chunk are encoded together, into one buffer. Then the buffer is
-cut into slices.
+A *slice* is encoded records for one record batch. It is a part of a *chunk*: all rows that were
+encoded together, at most 4 or 8 MiB of an Arrow batch.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ class OpenPosition(NamedTuple):
       next record.
     * ``base_timestamp``: the timestamp of the batch's first record in ms. Not used if no batch is
       open.
-    * ``room``: the number of *raw* bytes that still fit into the batch. Raw bytes are the bytes of
-      encoded records before compression.
+    * ``room``: the number of bytes, before compression, that still fit into the batch.
     """
 
     generation: int
@@ -51,17 +49,19 @@ def open_positions(numbers: Sequence[int]) -> OpenPositions:
 class EncodedSlice(NamedTuple):
     """Encoded records of one partition, for one record batch.
 
-    * ``data``: the bytes, as a view of a part of the chunk's buffer. The chunk is all rows that
-      were encoded together. The view keeps the whole buffer in memory (rule R5 of DESIGN.md).
-    * ``generation``: the number of the open batch that the records continue. 0 for a new batch.
+    The records are a part of a *chunk*: all rows that were encoded together, into one buffer.
+
+    * ``data``: the bytes, as a view of a part of the chunk's buffer. The view keeps the whole
+      buffer in memory (rule R5 of DESIGN.md).
+    * ``generation``: the number of the open batch that gets the records. 0 for a new batch.
     * ``first_offset_delta``: the offset delta of the first record.
     * ``base_timestamp``: the timestamp in ms from which the timestamp deltas are counted.
     * ``max_timestamp``: the latest timestamp of the records in ms.
     * ``last``: true if the batch is full after these records.
-    * ``first_row``: the index of the slice's first row among the rows of the chunk, when these are
-      ordered by partition. It is used to encode the slice again.
-    * ``largest_record``: the size in bytes of the chunk's largest record, for the metrics. As in
-      Java, it is the estimated size of a batch with only this record. 0 if it is unknown.
+    * ``first_row``: the index of the slice's first row in the chunk, whose rows are ordered by
+      partition. It is needed to encode the slice again.
+    * ``largest_record``: for the metrics, the size in bytes of a batch with only the chunk's
+      largest record, estimated as in Java. 0 if it is unknown.
     """
 
     tp: TopicPartition
@@ -78,15 +78,15 @@ class EncodedSlice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EncodedSlices:
-    """All slices of a chunk, in order, as columns. (A chunk is all rows that were encoded
-    together.) Each field has an item for each slice: the value of the field with the same meaning
-    in :class:`EncodedSlice`.
+    """All slices of a chunk, in order. A chunk is all rows that were encoded together.
 
-    The bytes of slice i are ``buffers[i][starts[i] : ends[i]]``. There is no object for each slice,
-    because a chunk can have slices for a thousand partitions. Python's garbage collector would have
-    to visit all these objects.
+    Each field is a sequence with an item for each slice. The items are the fields of
+    :class:`EncodedSlice`, except for its ``data``: the bytes of slice i are
+    ``buffers[i][starts[i] : ends[i]]``.
     """
 
+    # There is no object for each slice. A chunk can have slices for a thousand partitions, and
+    # Python's garbage collector would have to visit all these objects.
     tps: Sequence[TopicPartition]
     buffers: Sequence[memoryview]
     starts: Sequence[int]

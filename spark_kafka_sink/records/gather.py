@@ -1,15 +1,8 @@
 """Reads the buffers of Arrow columns as numpy arrays, and joins byte strings from many columns in
 one buffer.
 
-The functions return the lengths and nulls of binary columns, and the items of list columns.
-:class:`Gather` joins byte strings of many columns in any order of rows. This module does not know
-the meaning of the bytes.
-
-Arrow copies the strings with its type *binary view*. A binary view array has an entry of 16 bytes
-for each string: the string itself if it has up to 12 bytes, otherwise a buffer's index and an
-offset. This module puts the entries into the wanted order. Then one cast to binary copies all
-strings, in about 4 ns for each string. Arrow has this cast since about version 20. With older
-versions, ``take`` copies the strings.
+The functions return the lengths, offsets and nulls of binary columns, and the items of list
+columns. :class:`Gather` joins byte strings in any order.
 """
 
 from __future__ import annotations
@@ -46,11 +39,11 @@ _WIDE, _NARROW = (np.dtype(np.int64), 8), (np.dtype(np.int32), 4)
 
 
 def offsets_of(array: pa.Array) -> Indices:
-    """The ``len(array) + 1`` offsets of an array of binary, string or list type, or of its large
-    variant.
+    """The ``len(array) + 1`` offsets of an array of the type binary, string or list, or of their
+    large variants.
 
-    The result is an int32 or int64 array that shares the memory of ``array``. If ``array`` is a
-    slice, the offsets still count from the start of the data buffer.
+    Returns an int32 or int64 array that shares the memory of ``array``. The offsets count from the
+    start of the data buffer, even if ``array`` is a slice.
     """
     dtype, width = _WIDE if array.type.id in _LARGE else _NARROW
     buffer = array.buffers()[1]
@@ -202,11 +195,11 @@ def _bits(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
 
 
 class Gather(Protocol):
-    """Joins many byte strings in one buffer. The buffer has numbered *slots*; each string is put
-    into a slot, in any order, and :meth:`join` joins the slots in the order of their numbers.
+    """Joins many byte strings in one buffer.
 
-    Each slot must be filled exactly once. In each method, ``slots`` is an array of slot numbers, or
-    a slice.
+    The buffer consists of numbered *slots*. Strings are put into slots in any order. Each slot must
+    be filled exactly once. :meth:`join` then joins the slots in the order of their numbers. In each
+    method, ``slots`` is an array of slot numbers, or a slice.
     """
 
     def put_packed(self, slots: Slots, parts: Packed) -> None:
@@ -255,6 +248,10 @@ class _Scratch(threading.local):
 _scratch = _Scratch()
 
 
+# A binary view array has an entry of 16 bytes for each string. The entry has the string itself if
+# that has up to 12 bytes, and otherwise a buffer's index and an offset. The entries are put into
+# the wanted order. Then one cast to binary copies all strings, in about 4 ns for each string. Arrow
+# has this cast since about version 20.
 class ViewGather:
     """A :class:`Gather` that builds Arrow binary views. Only :meth:`join` copies bytes: it casts
     the views to binary.
@@ -373,11 +370,11 @@ class TakeGather:
 
 
 def _rebase_offsets(array: pa.Array) -> pa.Array:
-    """Returns an equal array with a data buffer that is small enough for views.
+    """Returns an equal array with a data buffer that is small enough for views. The offset in a
+    view has only 31 bits.
 
-    The offset in a view has only 31 bits. If the data buffer has more than 2 GiB, the result has a
-    data buffer that begins at the first byte that the array uses. Otherwise the result is the array
-    itself.
+    If the data buffer has more than 2 GiB, the data buffer of the result begins at the first byte
+    that the array uses. Otherwise the result is the array itself.
     """
     data = array.buffers()[2]
     if data is None or data.size <= _INT32_MAX:

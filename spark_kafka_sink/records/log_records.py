@@ -1,12 +1,12 @@
 """Decodes fetched batches of a log: records, and transaction markers.
 
-:func:`read_batches` finds records by their keys. It trusts no input, because other clients can
-write to the topic. It decodes records one by one, in Python, because its callers need few records,
-such as the records of the commit log. :func:`whole_batches` yields batches with undecoded records,
-for callers that read whole topics.
+* :func:`read_batches` returns the records with certain keys. It decodes records one by one in
+  Python, for callers that need few records, such as the records of the commit log. It trusts no
+  input, because other clients can write to the topic.
+* :func:`whole_batches` yields batches with undecoded records, for callers that read whole topics.
 
-This module does not fetch the bytes (``protocol/log_requests.py`` does). It does not know the
-outcome of transactions, or the meaning of a record.
+``protocol/log_requests.py`` fetches the bytes. This module does not know the outcome of
+transactions.
 """
 
 from __future__ import annotations
@@ -101,14 +101,19 @@ class LogBatch:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The reason why a batch, or the record of a batch at ``offset``, can't be read. All later
-    records of the same batch can't be read either.
+    """The reason why a batch, or the record at ``offset``, can't be read. All later records of the
+    same batch can't be read either. ``reason`` is one line of text, without bytes of the log.
 
-    There are two groups of reasons. In the first group, the batch itself is wrong: it has an
-    impossible length, a wrong checksum or an invalid header, it can't be decompressed, or its
-    offsets overlap those of an earlier batch. In the second group, a record is malformed, or the
-    wanted records are too large. The second group is only found in a batch that possibly has a
-    wanted record. ``reason`` is one line of text, and contains no bytes of the log.
+    These are the reasons:
+
+    * The batch has an impossible length, a wrong checksum or an invalid header.
+    * The batch's offsets overlap those of an earlier batch.
+    * The batch can't be decompressed.
+    * A record is malformed.
+    * The wanted records of the batch are too large.
+
+    Malformed records and records that are too large are found only in a batch that possibly has a
+    wanted record.
     """
 
     offset: int
@@ -119,14 +124,16 @@ class Unreadable:
 class ReadBatch:
     """A batch of the log, with the records that the caller wants.
 
-    ``producer_id`` is -1 if the producer is not idempotent. If ``control`` is true, the batch is a
-    control batch: ``marker`` is its transaction marker, or None for a control record of another
-    kind.
-
-    ``unreadable`` is None if all wanted records could be read. Otherwise ``unreadable`` is about a
-    record that can't be read and that is possibly wanted. ``records`` then has only the wanted
-    records from before this record. If ``header_known`` is False, the header can't be read either.
-    Then only the batch's base offset is known, and the base offset is also used as the last offset.
+    * ``producer_id``: -1 if the producer is not idempotent.
+    * ``control``: true for a control batch.
+    * ``marker``: the transaction marker of a control batch. None if the control record is of
+      another kind.
+    * ``records``: the wanted records. If ``unreadable`` is not None, only those from before the
+      record that can't be read.
+    * ``unreadable``: the first record that can't be read and that is possibly wanted. None if there
+      is no such record.
+    * ``header_known``: false if the header can't be read. Then only ``base_offset`` is known, and
+      ``last_offset`` has the same value.
     """
 
     base_offset: int
@@ -153,24 +160,24 @@ def read_batches(
     *,
     transactional: bool = True,
 ) -> Iterator[ReadBatch]:
-    """Yields the batches of ``fetched``, each with the records that have a wanted key:
-    ``wanted(key)`` is true.
+    """Yields the batches of ``fetched``, each with the records for which ``wanted(key)`` is true.
 
     Batches that end before the fetch offset are left out. Records are returned even if their
-    transaction is not committed. If ``transactional`` is true, records are read only from
-    transactional batches, because this package writes only such batches to its commit log. If
-    ``transactional`` is false, records are read only from batches without a transaction. Of all
-    other batches, only the header is read.
+    transaction is not committed.
 
-    ``mention`` is a byte string that every wanted key contains. A batch that does not contain
-    ``mention`` is skipped without decoding its records. Values are decoded only for wanted keys, up
-    to about ``max_kept`` bytes per batch.
+    * ``transactional``: if it is true, records are read only from transactional batches, such as
+      those of the commit log. If it is false, they are read only from batches without a
+      transaction. Of all other batches, only the header is read.
+    * ``mention``: a byte string that every wanted key contains. A batch without this string is
+      yielded without records.
+    * ``max_kept``: the approximate limit in bytes for the wanted records of a batch. A record
+      beyond this limit counts as unreadable.
 
-    A batch that can't be read is yielded with ``unreadable``. After a batch with an impossible
-    length, or with offsets that overlap those of an earlier batch, the iteration ends. The reading
-    of one batch stops after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records, so it takes
-    less than a second. Later records of this batch are left out. No content of the log raises an
-    error. Raises IllegalStateError if ``fetched`` has an error code.
+    No content of the log raises an error: a batch that can't be read is yielded with
+    ``unreadable``. The iteration ends after a batch with an impossible length or with overlapping
+    offsets. The reading of a batch stops after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS`
+    records. Later records of this batch are left out, without ``unreadable``. Raises
+    IllegalStateError if ``fetched`` has an error code.
     """
     if fetched.error is not ErrorCode.NONE:
         raise IllegalStateError(f"a fetch that failed with {fetched.error.name} has no records")

@@ -1,8 +1,8 @@
 """Describes how columns are encoded in a format with a schema, such as Avro.
 
-A *node* is an encoding for one type, such as :class:`Number`. Nodes for structs and lists contain
-other nodes. The driver makes the nodes from a schema. Tasks encode columns with the nodes, and do
-not need the schema. This module does not encode columns: ``formats/binary/encoder`` does.
+A *node* is an encoding for one type, such as :class:`Number`. A node for a struct or a list
+contains other nodes. The driver makes the nodes from a schema. Tasks encode columns with the nodes
+(``formats/binary/encoder``), and do not need the schema.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Encodes a number. If ``divisor`` is not 1, the number is first divided by ``divisor`` and
-    rounded down, for example to convert microseconds to milliseconds.
+    """Encodes a number.
 
-    A row with a number below ``least`` or above ``most`` is refused. For a floating point number,
-    ``coding`` is FIXED32 or FIXED64, and the bits of the number are written.
+    * ``coding``: the form of the encoded integer. For a floating point number, it is FIXED32 or
+      FIXED64, and the bits of the number are written.
+    * ``divisor``: the number is first divided by ``divisor`` and rounded down. With 1000,
+      microseconds become milliseconds.
+    * ``least``, ``most``: a row is refused if its number is below ``least`` or above ``most`` after
+      the division.
     """
 
     coding: Coding = Coding.ZIGZAG
@@ -44,11 +47,12 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Encodes bytes or text. If ``length`` is a :class:`Coding`, the number of bytes is written
-    first, in the form ``length``. If ``length`` is a number, every value must have that many bytes,
-    and only the bytes are written.
+    """Encodes bytes or text.
 
-    If ``is_text`` is true, a row with bytes that are not UTF-8 is refused.
+    * ``length``: if it is a :class:`Coding`, the number of bytes is written before the bytes, in
+      this form. If it is a number, only the bytes are written, and a row with another number of
+      bytes is refused.
+    * ``is_text``: if true, a row with bytes that are not UTF-8 is refused.
     """
 
     length: Coding | int
@@ -81,9 +85,11 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Decimals:
-    """Encodes a decimal for a union with several decimal types. The first of these types that can
-    hold the decimal is used. ``branches`` has a pair for each decimal type: the bytes that select
-    the branch of the type, and the encoding of the type.
+    """Encodes a decimal for a union with several decimal types. Uses the first of these types that
+    can hold the decimal.
+
+    ``branches`` has a pair for each decimal type: the bytes that select its branch, and its
+    encoding.
     """
 
     branches: tuple[tuple[bytes, Decimal], ...]
@@ -133,12 +139,12 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Encodes a struct: its fields one after another, in the schema's order. If ``length`` is true,
-    the total size of the fields in bytes is written first.
+    """Encodes a struct: its fields one after another, in the schema's order.
 
-    Each item of ``choices`` is a group of columns that belong to the same Protobuf oneof. A row
-    with values in several columns of a group is refused, because readers would keep only one of
-    these values.
+    * ``length``: if true, the total size of the fields in bytes is written first.
+    * ``choices``: groups of columns, by index. The columns of a group belong to the same Protobuf
+      oneof. A row with values in several columns of a group is refused, because readers would keep
+      only one of these values.
     """
 
     fields: tuple[Field, ...]
@@ -173,11 +179,12 @@ class JsonText:
     """Encodes a column as JSON, in the same form as ``valueFormat=json``.
 
     The path of a value is a tuple of indexes of fields. In a path, :data:`ITEMS` means the items of
-    a list or the values of a map. ``kept`` are the paths of fields that are written as ``null`` if
-    they are null. All other null fields are left out.
+    a list or the values of a map.
 
-    ``required`` are the values that must not be null, as triples: the path of the value, the name
-    of the value, and the end of the error message. A row with a null in such a value is refused.
+    * ``kept``: the paths of fields that are written as ``null`` if they are null. All other null
+      fields are left out.
+    * ``required``: the values that must not be null, as triples: the path of the value, the name of
+      the value, and the end of the error message. A row with a null there is refused.
     """
 
     required: tuple[tuple[tuple[int, ...], str, str], ...]
@@ -202,13 +209,14 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Encodes a value that can be null. First the bytes in ``branch`` are written, and then the
-    value, in the encoding of ``node``.
+    """Encodes a value that can be null.
 
-    For a null, only the bytes in the field ``null`` are written. If the field ``null`` is None, a
-    row with a null is refused. ``branch`` selects the branch of an Avro union, or is the tag of a
-    Protobuf field. ``zeros`` has the default of a Protobuf field without presence: a value in
-    ``zeros`` is written like a null.
+    * ``node``: the encoding of the value.
+    * ``branch``: the bytes before the value. They select the branch of an Avro union, or are the
+      tag of a Protobuf field.
+    * ``null``: the bytes that are written for a null. If it is None, a row with a null is refused.
+    * ``zeros``: the default of a Protobuf field without presence. This value is written like a
+      null.
     """
 
     node: Node

@@ -1,9 +1,7 @@
 """The format of a record batch, version 2 (Java's ``DefaultRecordBatch``).
 
-This module writes and parses the 61-byte header of a batch, with its checksum. The header is
-written when a batch is taken out of the accumulator for sending. This module also splits a batch
-that a broker has rejected as too large. The split reads record by record, which is slow, but a
-split is rare. Records are not encoded here, but in ``record_encoder``.
+This module writes and parses the 61-byte header of a batch, with its checksum. It also splits a
+batch that a broker has rejected as too large. ``record_encoder`` encodes the records.
 """
 
 from __future__ import annotations
@@ -56,10 +54,11 @@ def increment_sequence(sequence: int, by: int) -> int:
 
 
 def sequence_before(one: int, other: int) -> bool:
-    """True if ``one`` comes before ``other`` in the order of sequence numbers.
+    """True if ``one`` comes before ``other`` in the order of sequence numbers. In this order, 0
+    comes after 2147483647.
 
-    After 2147483647 comes 0. So the result is right only for numbers that are near to each other.
-    The sequence numbers of batches that are in flight at the same time are near to each other.
+    The result is right only for numbers that are near to each other, such as the sequence numbers
+    of batches that are in flight at the same time.
     """
     return one != other and (other - one) % _SEQUENCES < _SEQUENCES // 2
 
@@ -78,10 +77,12 @@ class BatchHeader:
     """The parsed header of a batch, after its length, magic and checksum were checked. Timestamps
     are in ms.
 
-    ``checksum`` is the CRC-32C (unsigned) of all bytes after the checksum. Usually it is still the
-    checksum that the producer wrote, because brokers do not change these bytes. Brokers change a
-    batch only in three cases: the topic has another ``compression.type`` than the batch, the topic
-    has LogAppendTime, or the topic is compacted.
+    ``checksum`` is the CRC-32C (unsigned) of all bytes after the checksum. Brokers keep the
+    checksum of the producer, except in three cases:
+
+    * The topic has another ``compression.type`` than the batch.
+    * The topic has LogAppendTime.
+    * The topic is compacted.
     """
 
     base_offset: int
@@ -114,12 +115,14 @@ def write_header(
     transactional: bool = False,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> tuple[bytes, int]:
-    """Creates the 61-byte header of a batch. Returns the header, and the CRC in it.
+    """Creates the 61-byte header of a batch. Returns the header, and the CRC in it. The CRC covers
+    the part of the header after the CRC, and the records.
 
-    ``records`` are the records of the batch, compressed with ``codec``. The CRC is for the part of
-    the header after the CRC, and for the records. ``size`` is the total size of header and records
-    in bytes. If ``size`` is None, the size is computed. Raises IllegalStateError for contradictory
-    producer fields, as Java does.
+    * ``records``: the records of the batch, compressed with ``codec``.
+    * ``size``: the total size of header and records in bytes. If it is None, it is computed.
+
+    Raises IllegalStateError, as Java does, in two cases: a transactional batch has no producer id,
+    or a batch with a producer id has no epoch or sequence.
     """
     if transactional and producer_id == NO_PRODUCER_ID:
         raise IllegalStateError("a transactional batch needs a valid producer id")
@@ -198,15 +201,17 @@ def split_records(
     section: Buffer, record_count: int, base_timestamp: int, at: int | None = None
 ) -> tuple[RecordSection, RecordSection]:
     """Splits the uncompressed records of a batch into two parts: the first ``at`` records, and the
-    rest.
+    rest. If ``at`` is None, both parts get about half of the bytes.
 
-    If ``at`` is None, the split is after the record at which about half of the bytes are reached.
-    In the second part, the offset deltas begin at 0, and the base timestamp is the timestamp of the
-    part's first record. Keys, values and headers stay the same. Raises InvalidRecordError if
-    ``section`` is incomplete, and IllegalStateError if a part would be empty.
+    Keys, values and headers stay the same. In the second part, the offset deltas begin at 0, and
+    the base timestamp is the timestamp of the part's first record.
+
+    Raises InvalidRecordError if the records do not end exactly at the end of ``section``. Raises
+    IllegalStateError if a part would be empty.
     """
     if record_count < 2 or not (at is None or 0 < at < record_count):
         raise IllegalStateError(f"a batch of {record_count} records can't be split at {at}")
+    # Record by record, which is slow. A split is rare.
     half = len(section) / 2
     parts: list[tuple[int, bytes]] = []
     starts: list[int] = []

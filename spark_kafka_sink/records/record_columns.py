@@ -1,12 +1,11 @@
-"""Converts Arrow columns to the types that Kafka needs. This is step 3 of a record's way
-(DESIGN.md).
+"""Converts Arrow columns to the types that Kafka needs: step 3 of a record's way (DESIGN.md).
 
-:class:`RecordColumns` has the topic, partition, key, value, headers and timestamp of many rows,
-after nulls and types are handled. :func:`from_record_batch` converts an Arrow batch to
-RecordColumns, without a loop over rows.
+:class:`RecordColumns` has the topic, partition, key, value, headers and timestamp of many rows.
+:func:`from_record_batch` converts an Arrow batch to RecordColumns, without a loop over rows. It
+also finds rows that can't be sent.
 
-Other modules do the other steps. ``column_plan`` has the columns that are the key, the value and so
-on. ``partitioners`` chooses partitions, and ``record_encoder`` encodes the records.
+``column_plan`` has the roles of the columns. ``partitioners`` then chooses partitions, and
+``record_encoder`` encodes the records.
 """
 
 from __future__ import annotations
@@ -70,11 +69,12 @@ _INT32_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ChunkSize:
-    """The limits of a chunk. A chunk is the rows that the producer encodes together. It has at most
-    ``max_rows`` rows, and at most ``max_bytes`` bytes before encoding.
+    """The limits of a chunk. A chunk is the rows that the producer encodes together.
 
-    The encoding is efficient for ``wanted_rows`` rows or more. Fewer rows should be joined with the
-    next rows.
+    * ``max_rows``: the most rows of a chunk.
+    * ``max_bytes``: the most bytes of a chunk before encoding.
+    * ``wanted_rows``: from this number of rows on, the encoding is efficient. Fewer rows should be
+      joined with the next rows.
     """
 
     max_rows: int = CHUNK_ROWS
@@ -87,13 +87,13 @@ class RecordColumns:
     """Many records as columns. Every array has ``rows`` entries. Immutable.
 
     * ``topic``: one name for all rows, or a dictionary<int32, string> array without nulls.
-    * ``partition``: int32. If it is -1, the partitioner chooses the partition of this row. None if
-      the partitioner chooses the partitions of all rows.
-    * ``key`` and ``value``: binary or large_binary. None if all keys or all values are null. After
+    * ``partition``: int32. -1 means that the partitioner chooses the partition of the row. None
+      means that it chooses the partitions of all rows.
+    * ``key``, ``value``: binary or large_binary. None if all keys or all values are null. After
       :meth:`filter`, values and headers can be views (binary_view).
-    * ``headers``: each row's encoded headers section (the number of headers as a varint, and the
-      headers). None if no row has headers.
-    * ``timestamp``: int64 milliseconds since the epoch. If it is None, each row gets the time of
+    * ``headers``: the encoded headers section of each row: the number of headers as a varint, and
+      the headers. None if no row has headers.
+    * ``timestamp``: int64 milliseconds since the epoch. None means that each row gets the time of
       sending.
     * ``first_row``: the index of the first row in its Arrow batch, for messages.
     """
@@ -220,19 +220,24 @@ def from_record_batch(
 ) -> RecordColumns:
     """Converts the rows of ``batch`` to RecordColumns. Strings and binaries are not copied.
 
-    If an option such as ``keyColumns`` names the columns of the key or value,
-    ``records/formats/composed_columns.py`` must have built the key or value before. A row with a
-    null timestamp gets ``now_ms`` (wall clock).
+    Keys and values that consist of several columns must be built before
+    (``records/formats/composed_columns.py``). A row with a null timestamp gets ``now_ms``, in ms
+    since the epoch.
 
-    A row can't be sent if its topic is null, invalid or a commit log, if its partition or timestamp
-    is negative, or if a header or a header's key is null. The same holds for a bigint timestamp
-    before 1980, and for a null key or value that ``plan`` does not allow. Such rows are added to
-    ``bad``. If ``bad`` is None, raises DataError for the first such row. The error names the column
-    and the row.
+    A row can't be sent in these cases:
 
-    The result still has the rows in ``bad``, with key, value, topic, partition and the valid
-    headers, because the dead letters of these rows need them. An invalid timestamp of such a row is
-    a negative number in the result.
+    * The topic is null, invalid, or the topic of a commit log.
+    * The partition is negative.
+    * The timestamp is negative or too large. A bigint timestamp before 1980 is probably in seconds,
+      and is also refused.
+    * A header is null, or has a null key.
+    * The key or value is null, and ``plan`` does not allow this.
+
+    Such rows are added to ``bad``. If ``bad`` is None, raises DataError for one of these rows. The
+    error names the column and the row.
+
+    The result still has the rows in ``bad``, because their dead letters need the key, value, topic,
+    partition and valid headers. An invalid timestamp is a negative number in the result.
     """
     assert not plan.names_columns, "the caller composes them"
     bad = bad or BadRows(None)
@@ -436,11 +441,11 @@ def _timestamp(column: pa.Array | None, now_ms: int, bad: BadRows) -> npt.NDArra
 def _without_seconds(
     ticks: npt.NDArray[np.int64], valid: Mask | None, bad: BadRows
 ) -> npt.NDArray[np.int64]:
-    """The timestamps of a bigint column, in milliseconds. A number that is probably in seconds is
-    refused, and becomes -1.
+    """The timestamps of a bigint column, in milliseconds. A number before 1980 is probably in
+    seconds. Its row is refused, and the number becomes -1.
 
-    If such a number were read as milliseconds, the timestamp of the record would be in January
-    1970, and brokers would soon delete the record.
+    If seconds were read as milliseconds, the record would have a timestamp in January 1970, and
+    brokers would soon delete the record.
     """
     early = (ticks >= 0) & (ticks < _YEAR_1980_MS)
     if valid is not None:

@@ -1,23 +1,18 @@
 """Groups rows by topic partition, and encodes them as record bytes. This code runs for every row.
 
-The output has the rows of each topic partition together, in the order of the input. The records
-have format v2 (Java's ``DefaultRecord``). ``batch_cutter`` divides the rows into batches, and
-``record_batch`` writes the header of a batch. No function here takes a lock.
+The records have format v2 (Java's ``DefaultRecord``). The rows of each topic partition keep their
+order. ``batch_cutter`` divides the rows into batches, and ``record_batch`` writes the header of a
+batch. No function here takes a lock.
 
     groups = group_rows(columns, partitions)
     slices = encode_groups(columns, groups, accumulator.positions(groups.tps), limits, now_ms, ...)
 
-A *slice* has the encoded records of one topic partition for one record batch. It is encoded for the
-batch that was open when ``positions`` was called. It is possible that another thread closes this
-batch before the slice is appended. In this case, the accumulator does not append the slice, and
-:func:`encode_slices_again` encodes the rows of the slice for another batch.
+A *chunk* is the rows that are encoded together, at most 4 or 8 MiB of an Arrow batch. A *slice* has
+the encoded records of one topic partition for one record batch.
 
-A *chunk* is the rows that are encoded together, at most 4 or 8 MiB of an Arrow batch. A chunk is
-encoded in these steps: the lengths in the columns determine the sizes of the records, the sizes
-determine the slices, and the slices determine the offset and timestamp deltas. A record consists of
-these pieces: a *head* (length, attributes, deltas and key length: mostly 8 to 12 bytes, packed by
-shifts), the key, the value's length, the value, and the headers. One Gather joins the pieces of all
-records, so that each key and value is copied only once.
+A slice is encoded for the batch that was open when ``positions`` was called. Another thread can
+close this batch before the slice is appended. Then the accumulator refuses the slice, and
+:func:`encode_slices_again` encodes its rows for another batch.
 """
 
 from __future__ import annotations
@@ -61,8 +56,9 @@ class Groups:
     """The rows of a chunk, grouped by topic partition. A chunk is the rows that are encoded
     together. The rows of a group keep their order.
 
-    Group g belongs to ``tps[g]``. The indexes of the group's rows are ``order[bounds[g]:bounds[g +
-    1]]``. ``order`` is None if there is only one group.
+    Group g belongs to ``tps[g]``. The indexes of its rows are ``order[bounds[g]:bounds[g + 1]]``.
+    If ``order`` is None, the rows are already in the order of the groups, for example in a single
+    group.
     """
 
     tps: tuple[TopicPartition, ...]
@@ -173,15 +169,15 @@ def encode_groups(
 ) -> EncodedSlices:
     """Encodes a chunk of rows into one buffer, and cuts the buffer into slices for record batches.
 
-    ``positions[g]`` is the position in the open batch of ``groups.tps[g]``. ``raw_limits`` is the
-    number of raw record bytes that fit into a new batch: a number for each group, or one number for
-    all groups. It is batch.size without the header, divided by the estimated compression ratio.
-    ``now_ms`` is the timestamp of rows without a timestamp.
+    * ``positions[g]``: the position in the open batch of ``groups.tps[g]``.
+    * ``raw_limits``: the number of uncompressed record bytes that fit into a new batch, for each
+      group or for all groups. It is batch.size without the header, divided by the estimated
+      compression ratio.
+    * ``now_ms``: the timestamp of rows without a timestamp.
 
     The slices are ordered by group. If the first record of a group fits into the open batch, the
-    first slice of the group continues the open batch, and its ``generation`` is the number of the
-    open batch. All other slices begin new batches, and their ``generation`` is 0. The first record
-    of a new batch always fits.
+    first slice of the group continues this batch. All other slices begin new batches, and their
+    ``generation`` is 0.
 
     If a record is larger than ``max_request_size``, raises RecordTooLargeError before anything is
     encoded.
@@ -227,14 +223,15 @@ def encode_slices_again(
     raw_limits: Sequence[int],
     now_ms: int,
 ) -> list[EncodedSlice]:
-    """Encodes the rows of some slices again. The accumulator has refused these slices, because
-    their open batches were closed before the slices were appended.
+    """Encodes the rows of slices again that the accumulator has refused. The accumulator refuses a
+    slice if its open batch was closed before the slice was appended.
 
-    ``refused`` are these slices, at most one for each partition. ``columns`` and ``groups`` are the
-    rows of the chunk that the slices come from. All slices are encoded in one pass, because there
-    can be thousands of slices. ``positions`` and ``raw_limits`` have an item for each refused
-    slice, with the current values. If the rows of a partition do not fit into one batch now, the
-    result has several slices for this partition.
+    * ``columns``, ``groups``: the rows of the chunk that the slices come from.
+    * ``refused``: the slices, at most one for each partition.
+    * ``positions``, ``raw_limits``: the current values, with an item for each refused slice.
+
+    If the rows of a slice do not fit into one batch now, the result has several slices for its
+    partition.
     """
     if groups.order is None:
         (only,) = refused
@@ -244,6 +241,7 @@ def encode_slices_again(
         places = [order[s.first_row : s.first_row + s.record_count] for s in refused]
         # Their topic is not needed any more.
         rows = replace(columns, topic="").take(np.concatenate(places))
+    # All slices in one pass: there can be thousands of them.
     bounds = ends_of(np.array([s.record_count for s in refused]))
     again = Groups(tuple(s.tp for s in refused), bounds, None)
     slices = encode_groups(rows, again, positions, raw_limits, now_ms, max_request_size=2**31 - 1)
@@ -281,17 +279,20 @@ def _encode(
     """Encodes all records into one buffer. Returns the buffer, and the position in the buffer at
     which each record ends.
 
-    If no row has headers, each record ends with a zero byte, the number of its headers. To save a
-    piece for each record, this byte and the head of the next record are one piece. So the buffer
-    begins with a zero byte that belongs to no record, and each record ends one byte after its
-    returned position.
+    If no row has headers, the buffer begins with a zero byte that belongs to no record. Each record
+    then ends one byte after its returned position.
     """
+    # The pieces of a record: a head (length, attributes, deltas and key length: mostly 8 to 12
+    # bytes, packed by shifts), the key, the value's length, the value, and the headers. One Gather
+    # joins the pieces of all records, so that each key and value is copied only once.
     time_parts, time_sizes = _deltas(cuts.timestamp_deltas)
     offset_parts, offset_sizes = _deltas(cuts.offset_deltas)
     body = content + (1 + time_sizes + offset_sizes)
     size_parts = pack(body)
     ends = (body + _sizes_of(size_parts)).cumsum(dtype=np.int64)
 
+    # Without headers, each record ends with a zero byte, the number of its headers. To save a piece
+    # for each record, this byte and the head of the next record are one piece.
     closing = 1 if columns.headers is None else 0
     pieces: list[Piece] = [_NO_HEADERS] if closing else []
     pieces += [*size_parts, _ATTRIBUTES, *time_parts, *offset_parts]

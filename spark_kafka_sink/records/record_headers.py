@@ -1,8 +1,8 @@
 """Encodes a column of headers. The headers of each row become the headers section of a record.
 
-The section has the number of headers, then for each header the key's length, the key, the value's
-length (-1 for null) and the value. The input is an Arrow array of type list<struct> or map. The
-sections of all rows are made in one pass. ``record_encoder`` encodes the rest of the record.
+The section has the number of headers. Each header then has the key's length, the key, the value's
+length (-1 for null) and the value. The input is an Arrow array of type list<struct> or map.
+``record_encoder`` encodes the rest of the record.
 """
 
 from __future__ import annotations
@@ -32,9 +32,12 @@ def encode_headers(
     """Encodes the headers of every row of ``column``, a list, large_list or map array. Returns a
     large_binary array with the headers section of each row.
 
-    ``key`` and ``value`` are the keys and values in ``column.values``, as binary arrays. A row with
-    a null list has no headers. Duplicate headers are kept, and so is the order of the headers. A
-    value can be null. Headers in the mask ``unsendable`` are left out.
+    * ``key``, ``value``: the keys and values in ``column.values``, as binary arrays. A value can be
+      null.
+    * ``unsendable``: the mask of the headers that are left out.
+
+    A row with a null list has no headers. Duplicate headers are kept, and so is the order of the
+    headers.
     """
     starts, counts = _ranges(column)
     if unsendable is not None:
@@ -70,12 +73,11 @@ def encode_headers(
 def check_headers(
     column: pa.Array, key: pa.Array, element: pa.Array | None, bad: BadRows
 ) -> Mask | None:
-    """Finds the rows that have a null header, or a header with a null key, and adds these rows to
-    ``bad``.
+    """Adds the rows that have a null header, or a header with a null key, to ``bad``.
 
-    Returns a mask with an item for each entry of ``column.values``: true for these headers. Returns
-    None if there is no such header. ``element`` is ``column.values`` as a struct array. It is None
-    if ``column`` is a map, because the entries of a map can't be null.
+    Returns the mask of these headers, with an item for each entry of ``column.values``. None if
+    there is no such header. ``element`` is ``column.values`` as a struct array. It is None if
+    ``column`` is a map, because the entries of a map can't be null.
     """
     unsendable: Mask | None = None
     for child, what, hint in (

@@ -1,9 +1,8 @@
-"""Builds the bytes of many rows from pieces. The caller adds the first piece of every row, then the
-second piece of every row, and so on.
+"""Builds the bytes of many rows from pieces.
 
-A *piece* is some of the bytes of a row, such as the length of a string, or the string itself. This
-module does not know types, schemas or the meaning of the bytes. The callers (``records/formats/``)
-also find the rows that can't be encoded, and note the reasons as :class:`Refusal`.
+A *piece* is some of the bytes of a row, such as the length of a string, or the string itself. The
+caller adds the first piece of every row, then the second piece of every row, and so on. The caller
+also finds the rows that can't be encoded, and adds the reasons (:class:`Refusal`).
 """
 
 from __future__ import annotations
@@ -35,9 +34,10 @@ _WORD, _PAIR = 8, 12
 class Refusal(NamedTuple):
     """Rows that can't be encoded, with the reason.
 
-    ``rows`` is the mask of these rows, with a boolean for each row. ``column`` is the path of the
-    value that can't be encoded, such as ``address.city``. ``reason`` is the rest of the error's
-    sentence, such as "is null". ``reason`` does not contain the value.
+    * ``rows``: the mask of these rows, with a boolean for each row.
+    * ``column``: the path of the value that can't be encoded, such as ``address.city``.
+    * ``reason``: the rest of the error's sentence, such as "is null". It does not contain the
+      value.
     """
 
     rows: Mask
@@ -72,11 +72,11 @@ Piece = Packed | Column
 
 
 def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
-    """Creates a Gather, and puts all pieces of all rows into it, in as few slots as possible. The
-    caller then joins the slots to one buffer.
+    """Creates a Gather, and puts all pieces of all rows into it. The caller then joins its slots to
+    one buffer.
 
-    Each of ``pieces`` has some bytes for every row. ``more`` is the number of additional slots at
-    the end. The caller fills these slots.
+    Each of ``pieces`` has some bytes for every row. Short pieces that follow each other share a
+    slot. ``more`` is the number of additional slots at the end. The caller fills these slots.
     """
     slots = _slots(pieces)
     width = len(slots)

@@ -3,9 +3,9 @@
 This module also has Java's upper bound of the size of one record, and makes complete batches with a
 few records. ``record_encoder`` writes the same bytes for thousands of rows together.
 
-:func:`record_bytes` is called under the accumulator's lock, because the record's place in its batch
-is known only then. Encoding the headers takes the most time. So :func:`headers_section` is called
-before the lock is taken.
+:func:`record_bytes` is called under the accumulator's lock, because it needs the record's place in
+its batch. :func:`headers_section` takes more time than the rest, and is called before the lock is
+taken.
 """
 
 from __future__ import annotations

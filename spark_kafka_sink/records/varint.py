@@ -3,9 +3,8 @@
 
 A varint is signed (zigzag) or unsigned, and has up to 5 bytes (int32) or 10 bytes (int64).
 
-In a column of varints, the bytes of each varint are packed into a 64-bit word, the first byte in
-the lowest bits. A second column has the number of bytes (:class:`Packed`). So the varints of two
-columns can be joined row by row, by a shift and an or.
+In a column of varints (:class:`Packed`), each varint is a 64-bit word with the varint's bytes, and
+the number of these bytes. In this form, the varints of two columns can be joined row by row.
 """
 
 from __future__ import annotations
@@ -74,12 +73,13 @@ def varint_size(value: int) -> int:
 def read_unsigned_varint(
     data: bytes | memoryview, position: int, max_bytes: int = MAX_VARINT_BYTES
 ) -> tuple[int, int]:
-    """Decodes the varint at ``position``. Returns the value of the varint, and the position after
-    the varint.
+    """Decodes the varint at ``position``. Returns its value, and the position after it.
 
-    Raises RemoteProtocolError if the data ends inside of the varint, if the varint is longer than
-    ``max_bytes``, or if its value has more than 32 bits. If ``max_bytes`` is 10, the value may have
-    64 bits.
+    Raises RemoteProtocolError in these cases:
+
+    * The data ends inside of the varint.
+    * The varint is longer than ``max_bytes``.
+    * The value has more than 32 bits, or more than 64 bits if ``max_bytes`` is 10.
     """
     value = 0
     for i in range(max_bytes):
@@ -112,9 +112,12 @@ _3 = np.uint64(3)
 class Packed:
     """A short string (at most 8 bytes) for each row.
 
-    ``word`` is a 64-bit integer with the bytes, the first byte in the lowest bits; the unused bits
-    are zero. ``size`` is the number of bytes. ``word`` and ``size`` are arrays with an item for
-    each row, or one value for all rows. ``most`` is an upper bound of ``size``.
+    * ``word``: a 64-bit integer with the bytes, the first byte in the lowest bits. Unused bits are
+      zero.
+    * ``size``: the number of bytes.
+    * ``most``: an upper bound of ``size``.
+
+    ``word`` and ``size`` are arrays with an item for each row, or one value for all rows.
     """
 
     word: UInt64s | np.uint64
@@ -161,8 +164,8 @@ def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7)
     """The size in bytes of each value, if it is encoded as an unsigned varint. ``largest`` is an
     upper bound of the values, which must not be negative.
 
-    The first byte has 7 bits of the value. Each further byte has ``more`` bits of the value: 7 for
-    a varint.
+    The first byte has 7 bits of the value. Each further byte has ``more`` bits, which is 7 for a
+    varint.
     """
     size = np.ones(len(values), np.int64)
     bits = 7
@@ -200,10 +203,10 @@ def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
 
 def pack_unsigned(values: Int64s) -> Sequence[Packed]:
     """The unsigned varint of each value, as a sequence of :class:`Packed`. Each value is read as an
-    unsigned 64-bit number.
+    unsigned 64-bit number. A negative value has a varint of ten bytes.
 
     The sequence has one item. If a varint can have more than 8 bytes, the sequence has a second
-    item with the other bytes. A negative value has a varint of ten bytes.
+    item with the other bytes.
     """
     if len(values) == 0:
         return [packed_bytes(b"\x00")]
