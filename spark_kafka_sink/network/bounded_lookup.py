@@ -1,13 +1,11 @@
 """Resolves a host name with a time limit.
 
-:func:`resolve_within` runs the lookup on a thread of its own, and waits for the result. The lookup
-itself is a function of ``client/host_resolver.py``. A caller that must not wait uses
-``client/lookup_threads.py``.
+:func:`resolve_within` runs the lookup on a thread of its own, and waits for the result. When the
+time limit is over, the caller continues. The thread ends later, when the lookup returns. A caller
+that must not wait uses ``client/lookup_threads.py``.
 
-The resolver of the operating system may block for 15 s or longer if a name server does not respond.
-A thread that calls the resolver can't be interrupted. So each lookup runs on its own daemon thread.
-If the time limit is over, the caller continues. The thread of the lookup ends later, when the
-resolver returns.
+The lookup calls the resolver of the operating system, which can't be interrupted. If a name server
+does not respond, the resolver may block for 15 s or longer.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 NetworkReceive).
 
 :class:`FrameReader` keeps the part of a frame that has arrived so far. Its buffer grows with the
-bytes that have arrived, so a wrong length can't cause a large allocation. This module does not read
-the content of a frame.
+bytes that arrive, so a wrong length can't cause a large allocation.
 """
 
 from __future__ import annotations
@@ -23,9 +22,12 @@ FIRST_BUFFER_SIZE = 32 * 1024
 class FrameReader:
     """Reads frames from one connection, one after the other.
 
-    The first frame may have at most ``first_limit`` bytes, because the peer may not be a Kafka
-    broker. Later frames may have at most ``limit`` bytes. After RemoteProtocolError it is unknown
-    where the next frame begins. So the connection must be closed.
+    * ``first_limit``: the most bytes of the first frame. This limit is low, because the peer may
+      not be a Kafka broker.
+    * ``limit``: the most bytes of each later frame.
+
+    After RemoteProtocolError, the connection must be closed, because it is unknown where the next
+    frame begins.
     """
 
     __slots__ = (

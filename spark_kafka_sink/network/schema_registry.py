@@ -4,10 +4,6 @@ registry.
 :class:`ConfluentRegistry` sends the requests with their credentials, repeats a request after a
 temporary failure, and checks the responses. ``datasource/schemas`` chooses the schema for a write.
 A Spark task sends no requests to a registry.
-
-Confluent's own client (confluent-kafka 2.16) is not used, for two reasons. It reads responses of
-any length, without a time limit. And it does not support the key stores and the references to
-secrets that are supported for brokers.
 """
 
 from __future__ import annotations
@@ -82,10 +78,10 @@ _ADVICE: Final = {
 class RegisteredSchema:
     """A schema of a registry.
 
-    ``unusable`` is the reason why rows can't be written with the schema, or None. ``guid`` is None
-    if the registry has no GUIDs. ``references`` are the referenced schemas, as pairs of the
-    reference's name and the schema's text. If a schema of ``references`` refers to another schema,
-    the other schema comes first.
+    * ``unusable``: the reason why rows can't be written with the schema, or None.
+    * ``guid``: None if the registry has no GUIDs.
+    * ``references``: the referenced schemas, as pairs of the reference's name and the schema's
+      text. A schema comes after the schemas to which it refers itself.
     """
 
     id: int
@@ -96,14 +92,19 @@ class RegisteredSchema:
     references: tuple[tuple[str, str], ...] = ()
 
 
+# Confluent's own client (confluent-kafka 2.16) is not used, for two reasons. It reads responses of
+# any length, without a time limit. And it does not support the key stores and the references to
+# secrets that are supported for brokers.
 class ConfluentRegistry:
     """A client of the registry whose URL and credentials are in ``options``. The client resolves
     references to secrets in ``options``.
 
     Requests block. All requests of this object together may take at most ``limit_ms``, counted from
-    its creation. A request raises NoRegistryAnswerError if no URL of the registry responds,
-    SchemaRegistryError for an invalid or unexpected response, and ConfigError for certificates and
-    keys that can't be used.
+    its creation. A request raises these errors:
+
+    * NoRegistryAnswerError: no URL of the registry responds.
+    * SchemaRegistryError: the response is invalid or unexpected.
+    * ConfigError: certificates or keys can't be used.
     """
 
     def __init__(self, options: Mapping[str, OptionValue], limit_ms: int) -> None:
@@ -140,12 +141,12 @@ class ConfluentRegistry:
         return None if answer is None else self._schema(answer, self._id(answer))
 
     def id_of(self, subject: str, text: str, kind: str, *, register: bool) -> int | None:
-        """Requests the id that a schema has in ``subject``. ``text`` is the schema. ``kind`` is the
-        registry's name of the schema's format: AVRO, PROTOBUF or JSON.
+        """Requests the id that a schema has in ``subject``.
 
-        If the subject does not have this schema, the result depends on ``register``. If
-        ``register`` is True, the schema is registered as a new version of the subject, and gets an
-        id. Otherwise the result is None.
+        * ``text``: the schema.
+        * ``kind``: the registry's name of the schema's format: AVRO, PROTOBUF or JSON.
+        * ``register``: true if a schema that the subject does not have is to be registered, as a
+          new version of the subject. If it is false, the result for such a schema is None.
         """
         path = f"{_subject(subject)}{'/versions' if register else ''}{self._normalize}"
         fields = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})

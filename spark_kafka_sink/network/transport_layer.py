@@ -1,11 +1,11 @@
-"""Reads and writes the bytes of one connection (Java's ``TransportLayer``).
+"""Reads and writes the bytes of one connection (Java's ``TransportLayer``). No call blocks.
 
-This module has the interface :class:`TransportLayer`, and its implementation without encryption. No
-call blocks or waits. A transport layer does not know the meaning of the bytes.
+This module has the interface :class:`TransportLayer`, and its implementation without encryption.
+``tls`` implements the same interface with TLS, which has these additional states:
 
-``tls`` implements the same interface with TLS. The TLS handshake needs several calls. After a read,
-decrypted bytes may be left in a buffer (``has_bytes_buffered``). After a write, encrypted bytes may
-be left in a buffer (``has_pending_writes``).
+* The handshake needs several calls (``ready``).
+* After a read, decrypted bytes may be left in a buffer (``has_bytes_buffered``).
+* After a write, encrypted bytes may be left in a buffer (``has_pending_writes``).
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class TransportLayer(Protocol):
         """Writes bytes of ``buffers``, which must be at most :data:`IOV_MAX` buffers. Returns the
         number of bytes that were accepted, which is 0 if the socket accepts none now.
 
-        Bytes that an earlier call has accepted but could not write are written first. If
-        ``buffers`` is empty, only these bytes are written.
+        With TLS, an earlier call may have accepted bytes that are not written yet. These bytes are
+        written first. If ``buffers`` is empty, only these bytes are written.
         """
         ...
 

@@ -1,10 +1,11 @@
 """The authentication of a connection before its first request (Java's ``Authenticator``).
 
-This module has the interface :class:`Authenticator` and two implementations.
-:class:`PlaintextAuthenticator` is for the protocols PLAINTEXT and SSL, and does nothing.
-:class:`SaslAuthenticator` sends and receives the frames of a SASL authentication.
-``sasl_authenticator.py`` creates the content of these frames. An authenticator uses no socket
-directly: a ``TransportLayer`` reads and writes the bytes.
+* :class:`Authenticator`: the interface.
+* :class:`PlaintextAuthenticator`: for the protocols PLAINTEXT and SSL. It does nothing.
+* :class:`SaslAuthenticator`: sends and receives the frames of a SASL authentication.
+  ``sasl_authenticator.py`` creates the content of these frames.
+
+An authenticator uses no socket directly: a ``TransportLayer`` reads and writes the bytes.
 """
 
 from __future__ import annotations

@@ -2,9 +2,11 @@
 signature of that mechanism.
 
 This module creates the messages of the mechanism, finds the AWS region of a broker, and fetches AWS
-credentials. A fetch may block. The package botocore (the extra ``aws``) fetches the credentials,
-and signs an HTTP request with them. The HTTP request is not sent to AWS. It is only sent to the
-broker, as the proof of the credentials.
+credentials. A fetch may block.
+
+The package botocore (the extra ``aws``) fetches the credentials, and signs an HTTP request with
+them. This request is only sent to the broker, as the proof of the credentials. It is not sent to
+AWS.
 """
 
 from __future__ import annotations

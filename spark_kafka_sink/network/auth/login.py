@@ -1,15 +1,14 @@
 """The login: gives each connection the credential for its authentication (Java's ``LoginManager``).
 
-This module has the interface :class:`Login` and two implementations. :class:`StaticLogin` is for a
-credential that is an option, such as a password. :class:`FetchingLogin` is for a credential that
-must be fetched, such as an OAuth token. A :class:`Fetcher` calls the function that fetches the
-credential on a separate thread, and caches the result. The functions themselves are in
-``token_sources.py``, ``aws_msk_iam.py`` and ``sasl_gssapi.py``.
+* :class:`Login`: the interface.
+* :class:`StaticLogin`: for a credential that is an option, such as a password.
+* :class:`FetchingLogin`: for a credential that must be fetched, such as an OAuth token. A
+  :class:`Fetcher` fetches the credential on a separate thread, and caches it. The functions that
+  fetch are in ``token_sources.py``, ``aws_msk_iam.py`` and ``sasl_gssapi.py``.
 
-No timer renews a credential. Each authentication requests the credential from the login. If the
-credential expires soon, the login fetches a new credential. If the current credential is valid for
-another minute, the connection uses it and does not wait for the fetch. Otherwise the connection
-waits. Meanwhile the network thread continues with other connections.
+No timer renews a credential. Each authentication requests the credential from the login, which then
+fetches a new one if necessary (:class:`FetchedCredential`). While a connection waits for the
+credential, the network thread continues with other connections.
 """
 
 from __future__ import annotations
@@ -62,8 +61,10 @@ class Login(ABC):
         while the credential is being fetched.
 
         After the result None, the caller waits until the login calls the function that
-        :meth:`attach` has set. Then the caller calls this method again. Raises ConnectionError
-        after a failure that may be temporary. Raises AuthenticationError after any other failure.
+        :meth:`attach` has set. Then the caller calls this method again.
+
+        Raises ConnectionError after a failure that may be temporary. Raises AuthenticationError
+        after any other failure.
         """
 
     def attach(self, wakeup: Callable[[], None]) -> None:  # noqa: B027 - not for all
@@ -94,11 +95,13 @@ class StaticLogin(Login):
 class FetchedCredential(Generic[T]):
     """A credential with its lifetime in milliseconds, counted from the time when it was fetched.
 
-    The first use after ``refresh_after_ms`` starts the fetch of a new credential. Until the fetch
-    is complete, this credential is used if it is valid for another minute. If it expires earlier,
-    or if its end is unknown, the use waits for the fetch. Every credential is used for at least one
-    second, even if ``refresh_after_ms`` is shorter. After ``expires_after_ms``, the credential is
-    not valid any more. ``expires_after_ms`` is None if this time is unknown.
+    * ``refresh_after_ms``: the first authentication after this time starts the fetch of a new
+      credential. A time below one second counts as one second.
+    * ``expires_after_ms``: after this time, the credential is not valid any more. None if this time
+      is unknown.
+
+    During the fetch of a new credential, this credential is used if it is valid for at least
+    another minute. Otherwise, or if its end is unknown, the authentications wait for the fetch.
     """
 
     value: T
@@ -142,11 +145,14 @@ class _Cached(Generic[T]):
 
 
 class Fetcher(Generic[T]):
-    """Fetches credentials on a daemon thread, and caches them.
+    """Fetches credentials on a daemon thread, and caches them. Several producers may share a
+    fetcher.
 
-    ``fetch(host)`` fetches a credential, and may block. ``fetch`` raises OSError if a retry may
-    succeed, and KafkaError otherwise. ``make(credential, host)`` creates the SASL mechanism. If
-    ``per_host`` is True, each broker has its own credential. Several producers may share a fetcher.
+    * ``fetch(host)`` fetches a credential, and may block. It raises OSError if a retry may succeed,
+      and KafkaError otherwise.
+    * ``make(credential, host)`` creates the SASL mechanism.
+    * ``per_host``: true if each broker has its own credential.
+
     ``_lock`` guards the cache and the wakeups.
     """
 
@@ -194,11 +200,10 @@ class Fetcher(Generic[T]):
         return None if value is None else self._make(value, host)
 
     def _cached_value(self, cached: _Cached[T], now: int) -> tuple[T | None, bool]:
-        """Returns a pair. The first value is the cached credential. It is None if the caller must
-        wait for a fetch. The second value is True if the caller must start a fetch. Called under
-        the lock.
+        """Returns the cached credential, and true if the caller must start a fetch. The credential
+        is None if the caller must wait for a fetch. Called under the lock.
 
-        Raises the error of the last fetch, if this fetch failed a short time ago and no earlier
+        Raises the error of the last fetch if this fetch failed a short time ago, and no earlier
         credential is still valid.
         """
         since = cached.fetching_since

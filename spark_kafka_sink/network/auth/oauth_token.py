@@ -1,8 +1,8 @@
 """OAuth tokens: their format, their lifetime, and unsecured tokens for tests.
 
-This module has the class :class:`Token`. It reads the expiry of a JWT, and computes the time at
-which a new token is fetched (Java's ``ExpiringCredentialRefreshingLogin``). It also creates Kafka's
-unsecured tokens. It does not validate the signature of a token: only the broker can do this.
+This module reads the expiry of a JWT, and computes when a new token is fetched (Java's
+``ExpiringCredentialRefreshingLogin``). It also creates Kafka's unsecured tokens. It does not
+validate the signature of a token: only the broker can do this.
 """
 
 from __future__ import annotations
@@ -105,10 +105,12 @@ def fetched(
     """Returns ``token`` with its lifetime and with the time after which a new token must be
     fetched.
 
-    ``expires_at`` is the expiry in seconds since the epoch, or None if it is unknown. If
-    ``expires_at`` is None, the login uses the token for one second, and then fetches a new token.
-    ``wall_ms`` is the current time in milliseconds since the epoch. ``where`` names the source of
-    the token in errors. Raises AuthenticationError if the token has expired.
+    * ``expires_at``: the expiry in seconds since the epoch. If it is None (unknown), the login uses
+      the token for one second, and then fetches a new token.
+    * ``wall_ms``: the current time in milliseconds since the epoch.
+    * ``where``: names the source of the token in errors.
+
+    Raises AuthenticationError if the token has expired.
     """
     if expires_at is None:
         return FetchedCredential(token, 0)

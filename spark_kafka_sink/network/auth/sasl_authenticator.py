@@ -1,13 +1,17 @@
 """The SASL exchange of a client with one broker, without a socket (Java's SaslClientAuthenticator).
 
-The exchange has these requests: ApiVersions v0, SaslHandshake, then SaslAuthenticate until client
-and broker are done. This module chooses the versions and correlation ids of the requests. It
-computes when the client must authenticate again, before the session ends (KIP-368). It converts the
-broker's error codes to exceptions. A connection sends no other request before the exchange is
-complete.
+The client sends these requests, and no other request before the exchange is complete:
 
-The caller sends and receives the frames, passes the current time, and passes a mechanism that has
-the credential. The mechanism creates and checks the messages within the frames.
+1. ApiVersions v0
+2. SaslHandshake
+3. SaslAuthenticate, until client and broker are done
+
+This module chooses the versions and correlation ids of the requests. It computes when the client
+must authenticate again, before the session ends (KIP-368). It converts the broker's error codes to
+exceptions.
+
+The caller sends and receives the frames. A mechanism has the credential, and creates and checks the
+messages within the frames.
 """
 
 from __future__ import annotations
@@ -85,12 +89,15 @@ _TRANSITIONS: Final = {
 
 
 class SaslClientAuthenticator:
-    """The client's part of a SASL authentication. The caller sends and receives the frames.
+    """The client's part of a SASL authentication. The caller sends and receives the frames:
 
-    ``remote`` is the address of the broker, for error messages. ``encrypted`` is True if the
-    connection uses TLS. :meth:`start` returns the first frame to send. Then the caller passes each
-    received frame (without its length) to :meth:`receive`, and sends the frame that :meth:`receive`
-    returns, until :attr:`state` is COMPLETE. After an error the connection must be closed.
+    1. The caller sends the frame that :meth:`start` returns.
+    2. The caller passes each received frame (without its length) to :meth:`receive`, and sends the
+       frame that this method returns.
+    3. When :attr:`complete` is true, the authentication is done.
+
+    After an error the connection must be closed. ``remote`` is the address of the broker, for error
+    messages. ``encrypted`` is true if the connection uses TLS.
     """
 
     def __init__(
@@ -149,9 +156,11 @@ class SaslClientAuthenticator:
         """Handles a frame of the broker. Returns the next frame to send, or None if no frame must
         be sent.
 
-        Raises AuthenticationError if the broker rejects the client, or if the broker can't prove
-        its own identity. Raises RemoteProtocolError for an invalid response, and ConnectionError
-        for an error after which a retry may succeed. After an error the state is FAILED.
+        Raises these errors. Then the state is FAILED:
+
+        * AuthenticationError: the broker rejects the client, or can't prove its own identity.
+        * RemoteProtocolError: the response is invalid.
+        * ConnectionError: a retry may succeed.
         """
         try:
             return self._receive(payload, now)

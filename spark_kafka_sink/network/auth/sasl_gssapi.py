@@ -1,9 +1,8 @@
 """The mechanism GSSAPI (Kerberos, RFC 4752). The package ``gssapi`` calls the Kerberos libraries of
 the operating system.
 
-This module exchanges the messages of the mechanism in the right order. GSSAPI could also encrypt
-the data. Kafka does not use this encryption: only TLS encrypts a connection. The first ticket of
-the client comes from ``kinit``, or the library gets it with a keytab.
+The first ticket of the client comes from ``kinit``, or the library gets it with a keytab. GSSAPI
+could also encrypt the data. Kafka does not use this encryption: only TLS encrypts a connection.
 """
 
 from __future__ import annotations
@@ -106,16 +105,18 @@ class GssapiMechanism(SaslMechanism):
 def gssapi_contexts(
     settings: KerberosSettings,
 ) -> tuple[Callable[[str], FetchedCredential[str]], Callable[[str, str], GssapiMechanism]]:
-    """Returns two functions. The first fetches the Kerberos ticket for a broker, and may block
-    while it waits for the Kerberos server (KDC). The second creates the mechanism for a connection,
-    without blocking. Both raise AuthenticationError if the library has no ticket for the broker.
-    Both raise ConnectionError if a retry may succeed, for example while no KDC can be contacted.
+    """Returns two functions for the settings:
 
-    The library has a cache, in which it keeps the ticket that the first function has fetched. The
-    second function takes the ticket from this cache.
+    1. The first fetches the Kerberos ticket for a broker. It may block while it waits for the
+       Kerberos server (KDC). The library keeps the ticket in its cache.
+    2. The second creates the mechanism for a connection, with the ticket from this cache. It does
+       not block.
 
-    This function, ``gssapi_contexts``, raises ConfigError if the package ``gssapi`` is not
-    installed, or if the keytab file can't be used.
+    Both functions raise AuthenticationError if the library has no ticket for the broker. They raise
+    ConnectionError if a retry may succeed, for example while no KDC can be contacted.
+
+    The call of ``gssapi_contexts`` raises ConfigError if the package ``gssapi`` is not installed,
+    or if the keytab file can't be used.
     """
     if settings.keytab:
         _check_keytab(settings.keytab)
@@ -172,12 +173,12 @@ def _check_keytab(keytab: Text) -> None:
 
 
 def _passes(error: Exception) -> bool:
-    """True for an error of the Kerberos library after which a retry may succeed.
-
-    Java's client retries after the same errors (``KerberosError``). It also retries if there are no
-    credentials, because its own renewal of the ticket removes them for a moment. Here, the library
-    and kinit renew the ticket. So missing credentials are an error at once.
+    """True for an error of the Kerberos library after which a retry may succeed. Java's client
+    retries after the same errors (``KerberosError``).
     """
+    # Java also retries if there are no credentials, because its own renewal of the ticket removes
+    # them for a moment. Here, the library and kinit renew the ticket. So missing credentials are an
+    # error at once.
     code = getattr(error, "min_code", None)
     return isinstance(code, int) and code % 2**32 in _PASSING
 

@@ -1,7 +1,6 @@
-"""The interface of SASL mechanisms (RFC 4422). A mechanism creates and checks messages.
+"""The interface of SASL mechanisms (RFC 4422), and the error of a mechanism.
 
-This module has the interface :class:`SaslMechanism`. It also has the error of a mechanism for an
-invalid message of the broker. A mechanism does not create the frame around a message, uses no
+A mechanism creates and checks messages. It does not create the frame around a message, uses no
 socket, and reads no clock.
 """
 
@@ -19,9 +18,9 @@ CHECK_THE_USER: Final = (
 class SaslMechanism(Protocol):
     """The client's part of one SASL exchange. A re-authentication needs a new object.
 
-    :meth:`first` raises KafkaError if data for the message is missing, such as the AWS region of a
-    broker. :meth:`first` and :meth:`answer` raise :class:`SaslError` if the broker's message breaks
-    the rules of the mechanism, or if the mechanism can't create its next message.
+    :meth:`first` and :meth:`answer` raise :class:`SaslError` if the broker's message breaks the
+    rules of the mechanism, or if the next message can't be created. :meth:`first` also raises
+    KafkaError if data for the message is missing, such as the AWS region of a broker.
     """
 
     __slots__ = ()

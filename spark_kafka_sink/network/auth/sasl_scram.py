@@ -2,14 +2,15 @@
 sent.
 
 This module has the client's part of an exchange. The broker also proves that it knows the password:
-a response without the right signature is an error. ``sasl_authenticator.py`` creates the frame
-around a message.
+a response without the right signature is an error.
 
 **Two forms of a password.** RFC 5802 requires that names and passwords are first normalized by
 SASLprep (RFC 4013). Kafka's brokers and tools do not normalize them (``ScramFormatter.normalize``).
-The two forms differ only for a few characters that are not ASCII. So the first connection uses the
-password without normalization. If the broker rejects this form and the normalized form is
-different, the next connection uses the normalized form (:class:`ScramLogin`).
+The two forms differ only for a few characters that are not ASCII. :class:`ScramLogin` uses both:
+
+1. The first connection uses the password without normalization.
+2. If the broker rejects this form and the normalized form is different, the next connection uses
+   the normalized form.
 """
 
 from __future__ import annotations
@@ -208,8 +209,8 @@ def _fields(message: str, *names: str) -> dict[str, str]:
     such as ``r``, to the value of this attribute.
 
     These attributes must be the first in the message, in this order. Later attributes are optional
-    extensions, and are ignored. A message with a mandatory extension is rejected, because its first
-    attribute is the extension (``m=``).
+    extensions, and are ignored. Raises SaslError for any other message. An example is a message
+    with a mandatory extension, which begins with ``m=``.
     """
     parts = message.split(",")
     if parts[0].startswith("m="):

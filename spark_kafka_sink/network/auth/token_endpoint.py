@@ -1,13 +1,15 @@
 """Requests an access token from an identity provider with client credentials (RFC 6749, 4.4;
 KIP-768).
 
-This module creates the HTTP request and checks the response. ``network/http/http_exchange.py``
-sends the request. The caller decides when a token is requested.
+This module creates the HTTP request and checks the response. Error messages contain only OAuth's
+error fields of a response.
 
 A request blocks. So only the thread of a login and the client of a schema registry send requests.
-The name lookup, the TCP connection and the TLS handshake together take at most
-``sasl.login.connect.timeout.ms``. Then the request and the response together take at most
-``sasl.login.read.timeout.ms``. Error messages contain only OAuth's error fields of a response.
+These options limit the time:
+
+* ``sasl.login.connect.timeout.ms``: for the name lookup, the TCP connection and the TLS handshake
+  together.
+* ``sasl.login.read.timeout.ms``: then, for the request and the response together.
 """
 
 from __future__ import annotations

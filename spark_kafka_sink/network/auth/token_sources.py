@@ -145,8 +145,9 @@ def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
 
     The provider is callable, or has a method ``token()``. The call returns a token, or a pair of a
     token and its expiry in seconds since the epoch. Two other methods are optional:
-    ``configure(options)`` is called once, with the options of the login module. ``extensions()`` is
-    called for each token.
+
+    * ``configure(options)`` is called once, with the options of the login module.
+    * ``extensions()`` is called for each token.
     """
     provider = import_paths.make(settings.path, settings.option)
     configure = getattr(provider, "configure", None)
@@ -183,10 +184,11 @@ def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
 def _guarded(settings: TokenProvider, what: str, call: Callable[[], T]) -> T:
     """Calls ``call``, a function of the user's code, and returns its result.
 
-    Raises OSError if ``call`` has failed temporarily, so that the fetch is repeated. Raises
-    AuthenticationError for other exceptions. The raised error does not contain the text of the
-    user's exception, because this text may contain a secret. It contains the class of the exception
-    and its place in the code.
+    Raises OSError if ``call`` raises OSError. Then the fetch is repeated. A KafkaError is raised
+    unchanged. Raises AuthenticationError for all other exceptions.
+
+    The text of the user's exception may contain a secret. So the raised OSError or
+    AuthenticationError has only the class of the exception and its place in the code.
     """
     try:
         return call()

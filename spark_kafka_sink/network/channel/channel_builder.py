@@ -1,6 +1,6 @@
 """Creates the transport layer and the authenticator of a connection (Java's ``ChannelBuilders``).
 
-This module chooses both classes by ``security.protocol``. It also creates the TLS context and the
+This module chooses their classes by ``security.protocol``. It also creates the TLS context and the
 login from the options. The selector opens and uses the connections.
 """
 
@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 
 class ChannelBuilder:
     """Creates a ``KafkaChannel`` for each connection, and holds the objects that all connections of
-    a client share.
+    a client share. The modules for TLS and SASL are imported only if they are needed.
 
-    ``context`` is a function that returns the TLS context for a new connection. Without TLS,
-    ``context`` is None. Without SASL, ``login`` is None. The modules for TLS and SASL are imported
-    only if they are needed.
+    * ``context()`` returns the TLS context for a new connection. Without TLS, ``context`` is None.
+    * ``login``: the source of SASL credentials. Without SASL, it is None.
     """
 
     __slots__ = ("_client_id", "_context", "_login")

@@ -1,9 +1,8 @@
-"""One connection to a broker: TLS handshake, authentication, and the frame that is being sent and
-the frame that is being received (Java's KafkaChannel).
+"""One connection to a broker (Java's KafkaChannel): its TLS handshake, its authentication, the
+frame that is being sent, and the frame that is being received.
 
-A channel has the transport layer, the authenticator, the progress of the two frames, and the reason
-of a disconnect. It sends one frame at a time and has no queue. The selector waits for the events of
-its socket.
+A channel sends one frame at a time and has no queue. The selector waits for the events of its
+socket.
 
 The record batches of a Produce request are passed to ``sendmsg`` without a copy. If the socket
 accepts only a part of a frame, the rest is sent later from the same buffers.
@@ -164,16 +163,17 @@ class KafkaChannel:
         """Writes as many bytes of the current frame as the socket accepts. Returns the frame if it
         is now complete, otherwise None.
 
-        If the SASL session expires soon, the channel first authenticates again (KIP-368), before it
-        sends the frame. The channel does not wait for the responses to earlier requests. The broker
-        handles requests in order, so these responses arrive before the responses of the
-        authentication.
+        If the SASL session expires soon, the channel authenticates again (KIP-368) before it sends
+        the frame.
         """
         send = self.sending
         if send is None or self.reauthenticating:
             return None
         due = self._authenticator.reauthenticate_at
         if due is not None and now >= due and self._written == 0:
+            # The channel does not wait for the responses to earlier requests. The broker handles
+            # requests in order, so these responses arrive before the responses of the
+            # authentication.
             self.reauthenticating, self.reauthenticating_since = True, now
             self._authenticator.begin_reauthentication()
             self._authenticator.authenticate(now)

@@ -1,8 +1,7 @@
 """Waits for events of many sockets, with epoll, or with poll(2) on systems without epoll (macOS).
 
-This module has one interface for both. A poller knows only file descriptors: ``selector.py`` finds
-the connection that belongs to a file descriptor. Python's module ``selectors`` is not used, because
-its dict lookups and tuples take longer than the system calls.
+A poller knows only file descriptors. ``selector.py`` finds the connection that belongs to a file
+descriptor.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import select
 from typing import Protocol
 
 
+# Not Python's module selectors: its dict lookups and tuples take longer than the system calls.
 class Poller(Protocol):
     """The interface of a poller. Sockets are given by their file descriptors. ``events`` are POLLIN
     and POLLOUT, which have the same values in epoll.

@@ -96,12 +96,15 @@ class Selectable(Protocol):
         send_buffer: int,
         receive_buffer: int,
     ) -> None:
-        """Begins a connection to ``address``, a pair of IP address and port. ``host`` is the
-        advertised name of the broker. The broker's certificate must contain this name, and messages
-        show it.
+        """Begins a connection to ``address``, a pair of IP address and port.
 
-        A buffer size of -1 means the default of the operating system. If the connection fails at
-        once, raises OSError. If it fails later, a poll reports the disconnect.
+        * ``host``: the advertised name of the broker. The broker's certificate must contain this
+          name, and messages show it.
+        * ``send_buffer``, ``receive_buffer``: the sizes of the socket's buffers in bytes. -1 means
+          the default of the operating system.
+
+        If the connection fails at once, raises OSError. If it fails later, a poll reports the
+        disconnect.
         """
         ...
 

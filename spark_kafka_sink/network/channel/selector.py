@@ -1,10 +1,9 @@
 """Non-blocking connections to brokers (Java's ``common.network.Selector``).
 
 The selector has the sockets and waits for their events. It closes idle connections. It delivers
-responses that arrived before their connection was closed. Another thread can wake it up. One thread
-makes all calls, except for :meth:`Selector.wakeup`. The selector does not know the content of a
-frame. It does not send a request again and computes no backoff: ``network_client.py`` decides about
-both.
+responses that arrived before their connection was closed. It does not know the content of a frame,
+does not send a request again, and computes no backoff. One thread makes all calls. Only
+:meth:`Selector.wakeup` may be called by any thread.
 
 :meth:`Selector.send` only stores a frame. The next :meth:`Selector.poll` writes the frame, and then
 waits for events. So most requests need only one system call (``sendmsg``).
@@ -149,12 +148,11 @@ class Selector:
         self._unsent.append(channel)
 
     def poll(self, timeout_ms: int) -> int:
-        """Reads and writes bytes until there is a result, another thread calls :meth:`wakeup`, or
-        ``timeout_ms`` is over. Returns the current time.
+        """Reads and writes bytes until one of these events occurs. Returns the current time.
 
-        A result is a complete frame, a new connection or a disconnect. A partial write, for
-        example, does not end the poll, because an iteration of the caller's loop takes longer than
-        another wait for events.
+        * There is a result: a complete frame, a new or authenticated connection, or a disconnect.
+        * Another thread calls :meth:`wakeup`.
+        * ``timeout_ms`` is over.
         """
         if timeout_ms < 0:
             raise IllegalStateError("timeout should be >= 0")
@@ -169,6 +167,8 @@ class Selector:
         if self._news or self._immediately_connected or self._buffered_reads:
             timeout_ms = 0
         deadline = NEVER if timeout_ms >= NEVER else now + timeout_ms
+        # A partial write, for example, does not end the poll: another wait for events takes less
+        # time than an iteration of the caller's loop.
         while True:
             woken, now = self._select(timeout_ms)
             if woken or timeout_ms == 0 or self._news:
@@ -399,13 +399,11 @@ class Selector:
         self._close_gracefully(channel)
 
     def _close_idle(self, now: int) -> None:
-        """Closes the connections that were not used for connections.max.idle.ms.
-
-        No timer wakes a thread that sleeps. If a producer sleeps, its idle connections are closed
-        when the producer wakes up, before it can use these connections. (By default, brokers close
-        idle connections one minute later than the client does.)
-        """
+        """Closes the connections that were not used for connections.max.idle.ms."""
         self._next_idle_ms = NEVER
+        # No timer wakes a thread that sleeps. If a producer sleeps, its idle connections are closed
+        # when the producer wakes up, before it can use them. By default, brokers close idle
+        # connections one minute later than the client does.
         for channel in list(self._channels.values()):
             due = channel.used_ms + self._max_idle_ms
             if now <= due:
@@ -417,11 +415,8 @@ class Selector:
 
     def _close_gracefully(self, channel: KafkaChannel) -> None:
         """Closes a connection after an error. Before that, delivers the responses that have already
-        arrived completely.
-
-        The connection may have failed while a request was written. Responses to earlier requests
-        may be acknowledgements. If an acknowledgement is delivered, the acknowledged batches need
-        not be sent again.
+        arrived completely. They may be acknowledgements, and acknowledged batches need not be sent
+        again.
         """
         self._forget(channel)
         with contextlib.suppress(ValueError):

@@ -69,18 +69,18 @@ class ApiVersions:
         return self._known.get(node_id)
 
     def usable_version(self, node_id: int, request: Request[object]) -> int:
-        """Returns the highest version of ``request`` that both the client and the node support. If
-        the ApiVersions response of the node has not arrived, returns the highest version of the
-        client.
+        """Returns the highest version of ``request`` that both the client and the node support.
+        Raises UnsupportedVersionError if there is no common version.
 
-        Raises UnsupportedVersionError if there is no common version. For an ApiVersions request,
-        returns the version to which the node has already responded. The reason: some nodes list a
-        higher version of ApiVersions, but close the connection when they receive an ApiVersions
-        request of that version.
+        If the ApiVersions response of the node has not arrived, the result is the highest version
+        of the client. For an ApiVersions request, it is the version to which the node has already
+        responded.
         """
         known, ours = self._known.get(node_id), request.versions
         if known is None:
             return ours.max
+        # Some nodes list a higher version of ApiVersions, but close the connection when they
+        # receive a request of that version.
         if request.api_key is ApiKey.API_VERSIONS:
             return self._answered_in[node_id]
         return known.latest_usable(request.api_key, ours)
@@ -100,7 +100,7 @@ class ApiVersions:
     def answered(
         self, node_id: int, version: int, response: ApiVersionsResponse
     ) -> ApiVersionsOutcome:
-        """Stores the ApiVersions response of a node, and returns whether the node can be used now.
+        """Stores the ApiVersions response of a node. Returns whether the node can be used now.
         ``version`` is the version of the request.
 
         If the response has an error, nothing is stored. After UNSUPPORTED_VERSION, the result is

@@ -41,12 +41,12 @@ def new_network_client(
     selector: Selectable | None = None,
     metrics: SelectorMetrics | None = None,
 ) -> NetworkClient:
-    """Creates a network client. It uses sockets, or the connections of ``selector`` (in tests, a
-    simulated network).
+    """Creates a network client. It uses sockets, or ``selector`` if that is given. (Tests have a
+    selector with a simulated network.)
 
-    Options may contain references to secrets. The references are resolved here, because this
-    process makes the connections. Raises ConfigError for a reference that can't be resolved, and
-    for invalid options of TLS and SASL.
+    References to secrets in the options for TLS and SASL are resolved here, because this process
+    makes the connections. Raises ConfigError for a reference that can't be resolved, and for
+    invalid options of TLS and SASL.
     """
     resolve_name: HostResolver = resolve_host
     if selector is None:
@@ -65,9 +65,11 @@ def new_network_client(
 
 
 def with_bootstrap_addresses(config: ProducerConfig) -> ProducerConfig:
-    """Looks up the bootstrap servers of ``config`` as client.dns.lookup describes, and returns
-    ``config`` with the result. With ``use_all_dns_ips``, the servers stay as they are. With
-    ``resolve_canonical_bootstrap_servers_only``, they are replaced by servers with canonical names.
+    """Looks up the bootstrap servers of ``config``. Returns ``config`` with the servers to use,
+    which depend on client.dns.lookup:
+
+    * ``use_all_dns_ips``: the same servers.
+    * ``resolve_canonical_bootstrap_servers_only``: servers with canonical names.
 
     Raises ConfigError if no server name can be resolved within max.block.ms.
     """

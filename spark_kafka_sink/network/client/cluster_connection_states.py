@@ -229,11 +229,12 @@ class ClusterConnectionStates:
         )
 
     def connection_delay(self, node_id: int, now: int) -> int:
-        """The time in ms until the node must be checked again.
+        """The time in ms until the node must be checked again:
 
-        For a disconnected node, it is the remaining backoff. For a connecting node, it is the whole
-        setup timeout. For a connected node, it is NEVER, because an event of the node's socket
-        wakes the caller. For a node without a connection attempt, it is 0.
+        * no connection attempt yet: 0
+        * disconnected: the remaining backoff
+        * connecting: the whole setup timeout
+        * connected: NEVER, because an event of the node's socket wakes the caller
         """
         state = self._states.get(node_id)
         if state is None:
@@ -246,10 +247,11 @@ class ClusterConnectionStates:
         return NEVER
 
     def poll_delay_ms(self, node_id: int, now: int) -> int:
-        """For a node that can't take a request now: the time in ms until the node must be checked
-        again. For a throttled node, it is the remaining throttle time. For a connected node that is
-        not throttled, it is NEVER, because an event of the node's socket wakes the caller. For
-        other nodes it is :meth:`connection_delay`.
+        """The time in ms until a node that can't take a request now must be checked again:
+
+        * connected and throttled: the remaining throttle time
+        * connected and not throttled: NEVER, because an event of the node's socket wakes the caller
+        * not connected: :meth:`connection_delay`
         """
         state = self._states.get(node_id)
         if state is None or state.state not in _CONNECTED:

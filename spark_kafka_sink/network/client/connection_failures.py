@@ -1,9 +1,8 @@
 """The broker addresses to which connections have failed, each with the reason. Error messages name
 these addresses when no broker responds.
 
-This module keeps the address of the last connection attempt to each node. For each address, it
-keeps the reason of the last failure, until the node responds. It does not decide whether a
-connection is tried again.
+For each address, this module keeps the reason of the last failure, until the node responds. It does
+not decide whether a connection is tried again.
 """
 
 from __future__ import annotations
@@ -64,11 +63,11 @@ class ConnectionFailures:
         return self._addresses.get(node_id, "an unknown address")
 
     def record(self, node_id: int, reason: str) -> None:
-        """Stores the reason why the connection to a node has failed, and logs it.
+        """Stores the reason why the connection to a node has failed, and logs it. A new reason is
+        logged as a warning, and a known reason at the level DEBUG.
 
-        A new reason is logged as a warning. If the next failures have the same reason, they are
-        logged only at the level DEBUG, until the node responds to a request. Two reasons are the
-        same if they differ only in numbers, such as times.
+        Two reasons are the same if they differ only in numbers, such as times. After the node has
+        responded to a request other than ApiVersions, every reason is new again.
         """
         address = self.address(node_id)
         reasons = self.by_node.setdefault(node_id, {})
@@ -133,13 +132,12 @@ class ConnectionFailures:
 
     def connected(self, node_id: int) -> None:
         """Notes that a node responded to ApiVersions. From now on, messages do not contain the
-        earlier failures of this node.
-
-        But the reasons that were logged are still remembered, so that the same warning is not
-        logged again. Example: a SASL listener responds to ApiVersions of a client without SASL, and
-        then closes the connection at the next request. If the reasons were forgotten, each attempt
-        would log a warning.
+        earlier failures of this node. The reasons that were logged are still known, so the same
+        warning is not logged again.
         """
+        # An example for logged reasons: a SASL listener responds to ApiVersions of a client without
+        # SASL, and then closes the connection at the next request. If the reasons were forgotten,
+        # each attempt would log a warning.
         if self.by_node.pop(node_id, None) is not None:
             self._publish()
 

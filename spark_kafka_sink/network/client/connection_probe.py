@@ -2,8 +2,7 @@
 
 :class:`ConnectionProbe` uses the selector and the channels of the network client, on the calling
 thread. It sends only ApiVersions and the requests of the authentication. If a broker closes the
-connection instead of responding to ApiVersions, the probe tries an older version of ApiVersions
-once.
+connection at ApiVersions, the probe tries an older version of ApiVersions once.
 """
 
 from __future__ import annotations
@@ -51,9 +50,11 @@ class Stage(StrEnum):
 class Reached:
     """The result of a connection attempt to the address ``remote``.
 
-    ``done`` are the completed stages. ``failed`` is the stage that failed, or None. ``reason`` is a
-    text that says why this stage failed. ``timed_out`` is True if this stage took too long.
-    ``hint`` and ``kind`` are the hint and the kind of the error, or None.
+    * ``done``: the completed stages.
+    * ``failed``: the stage that failed, or None.
+    * ``reason``: a text that says why this stage failed.
+    * ``timed_out``: true if this stage took too long.
+    * ``hint``, ``kind``: the hint and the kind of the error, or None.
     """
 
     remote: str

@@ -37,18 +37,19 @@ def numeric(host: str) -> list[str]:
 
 
 def resolve_host(host: str, flags: int = 0) -> list[str]:
-    """All IP addresses of ``host``, without duplicates. IPv4 addresses come first.
+    """All IP addresses of ``host``, without duplicates. IPv4 addresses come first. Within IPv4 and
+    IPv6, the order is that of the operating system.
 
-    IPv4 comes first as in Java (``java.net.preferIPv6Addresses=false``), because a broker on
-    "localhost" often listens on IPv4 only. Within IPv4 and IPv6, the order is that of the operating
-    system. Java's default client uses no IPv6 address if there is an IPv4 address. Here both kinds
-    of addresses are tried. A link-local address contains its zone as a number (``fe80::1%2``, RFC
-    4007). Raises OSError for an invalid or unknown name.
+    A link-local address contains its zone as a number (``fe80::1%2``, RFC 4007). Raises OSError for
+    an invalid or unknown name.
     """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=flags)
     except UnicodeError:
         raise OSError("not a host name") from None
+    # IPv4 comes first as in Java (java.net.preferIPv6Addresses=false), because a broker on
+    # "localhost" often listens on IPv4 only. Java's default client uses no IPv6 address if there is
+    # an IPv4 address. Here both kinds of addresses are tried.
     addresses = [
         _with_zone(info[4])
         for family in (socket.AF_INET, socket.AF_INET6)
@@ -76,20 +77,17 @@ def bootstrap_addresses(
     canonical_name: Callable[[str], str] = socket.getfqdn,
 ) -> tuple[tuple[str, int], ...]:
     """The bootstrap servers to which a client connects (Java's
-    ``ClientUtils.parseAndValidateAddresses``).
+    ``ClientUtils.parseAndValidateAddresses``). They depend on ``lookup``, the value of
+    client.dns.lookup:
 
-    ``lookup`` is client.dns.lookup. With ``use_all_dns_ips`` the servers are returned unchanged.
-    The client resolves their names again when it connects. So a name that is unknown now may become
-    known later.
+    * ``use_all_dns_ips``: the servers are returned unchanged. The client resolves their names when
+      it connects. A name that is unknown now may be known then.
+    * ``resolve_canonical_bootstrap_servers_only``: each IP address of a host becomes one server.
+      Its name is the canonical name of the address, as Kerberos needs it. If this name does not
+      resolve to the address, the server has the IP address as its name.
 
-    With ``resolve_canonical_bootstrap_servers_only`` each IP address of a host becomes one server.
-    The name of this server is the canonical name of the address. Kerberos needs canonical names.
-    The canonical name comes from the reverse DNS zone. The owner of this zone could enter any name,
-    and TLS would then verify the wrong name. So the canonical name is used only if it resolves to
-    the address, otherwise the IP address is used (as ``InetAddress.getCanonicalHostName`` does).
-    Hosts that can't be resolved are skipped with a warning.
-
-    Raises ConfigError if no server can be resolved. The error's hint has the reason for each host.
+    Hosts that can't be resolved are logged as warnings. Raises ConfigError if no server can be
+    resolved. The error's hint has the reason for each host.
     """
     servers = tuple(servers)
     failures: dict[str, str] = {}
@@ -138,6 +136,9 @@ def _confirmed(name: str, address: str, resolve: HostResolver) -> str:
     ``address``.
     """
     try:
+        # A canonical name comes from the reverse DNS zone. The owner of this zone could enter any
+        # name, and TLS would then verify the wrong name. InetAddress.getCanonicalHostName also
+        # checks the name.
         return name if address in resolve(name) else address
     except OSError:
         return address

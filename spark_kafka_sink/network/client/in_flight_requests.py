@@ -21,10 +21,10 @@ from spark_kafka_sink.protocol.frames import parse_response_header
 class InFlightRequest:
     """A request without a response.
 
-    ``internal`` is True for a request of the network client itself (ApiVersions, Metadata).
-    ``sent`` is True if all its bytes were written to the socket. ``throttle_ms`` is the time in ms
-    for which the node has throttled the client since the request was sent. The request timeout is
-    extended by this time.
+    * ``internal``: true for a request of the network client itself (ApiVersions, Metadata).
+    * ``sent``: true if all its bytes were written to the socket.
+    * ``throttle_ms``: the time for which the node has throttled the client since the request was
+      sent. This time extends the request timeout.
     """
 
     request: ClientRequest
@@ -97,12 +97,10 @@ class InFlightRequests:
             self.earliest_deadline_ms = deadline
 
     def can_send_more(self, node_id: int) -> bool:
-        """True if another request can be sent to the node. Two conditions must hold: the number of
-        requests in flight is below the limit, and the last request is written to the socket
-        completely.
+        """True if another request can be sent to the node. These two conditions must hold:
 
-        If a part of the last request is not written yet, the bytes of another request would have to
-        wait.
+        * The number of requests in flight is below the limit.
+        * The last request is written to the socket completely.
         """
         queue = self._requests.get(node_id)
         return not queue or (queue[-1].sent and len(queue) < self._max)
@@ -172,10 +170,10 @@ class InFlightRequests:
 
     def nodes_with_timed_out_requests(self, now: int) -> list[int]:
         """Returns the ids of the nodes with a request that has timed out. Also computes
-        ``earliest_deadline_ms`` again: before this time, no request to another node times out.
+        :attr:`earliest_deadline_ms` again.
 
-        The method checks all requests, which takes long. So the caller calls it only when the time
-        ``earliest_deadline_ms`` is over.
+        This method takes long, because it checks all requests. The caller calls it only when the
+        time ``earliest_deadline_ms`` is over.
         """
         timed_out = []
         earliest = NEVER

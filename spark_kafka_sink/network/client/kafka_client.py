@@ -81,9 +81,11 @@ class KafkaClient(Protocol):
         ...
 
     def poll_delay_ms(self, node: Node, now: int) -> int:
-        """For a node that is not :meth:`ready`: returns the time in ms until it must be checked
-        again, because of backoff, connection setup or throttling. If the node is connected and not
-        throttled, the result is NEVER: an event of its connection ends the next :meth:`poll`.
+        """Returns the time in ms until a node that is not :meth:`ready` must be checked again,
+        because of backoff, connection setup or throttling.
+
+        The result is NEVER if the node is connected and not throttled. Then an event of its
+        connection ends the next :meth:`poll`.
         """
         ...
 

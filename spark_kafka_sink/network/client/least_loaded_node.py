@@ -19,11 +19,11 @@ from spark_kafka_sink.protocol.cluster import Node
 
 @dataclass(frozen=True, slots=True)
 class LeastLoadedNode:
-    """The chosen node. ``node`` is None if no node can take a request and no connection attempt can
-    begin.
+    """The chosen node.
 
-    ``any_connection_ready`` is True if at least one node is connected. But this node can be
-    throttled, or can have the maximum number of requests in flight.
+    * ``node``: None if no node can take a request and no connection attempt can begin.
+    * ``any_connection_ready``: true if at least one node is connected. This node can be throttled,
+      or can have the maximum number of requests in flight.
     """
 
     node: Node | None
@@ -38,15 +38,15 @@ def find_least_loaded_node(
     offset: int,
     now: int,
 ) -> LeastLoadedNode:
-    """Chooses a node for a request. ``offset`` is the index of the node with which the search
-    begins.
+    """Chooses a node for a request. The search begins with the node at the index ``offset``. It
+    chooses the first of these nodes that exists:
 
-    Chooses the first of these nodes that exists:
+    1. a connected node without requests in flight
+    2. the connected node with the fewest requests in flight
+    3. a connecting node
+    4. of the disconnected nodes after their backoff, the node with the oldest connection attempt
 
-    1. a connected node without requests in flight;
-    2. the connected node with the fewest requests in flight;
-    3. a connecting node;
-    4. of the disconnected nodes after their backoff, the node with the oldest connection attempt.
+    A connected node counts in 1 and 2 only if it can take another request now.
     """
     any_ready = False
     ready: Node | None = None

@@ -1,9 +1,8 @@
-"""Resolves host names on separate threads, so that the network thread never blocks.
+"""Resolves host names on separate threads, so that the network thread never blocks. The resolver of
+the operating system may block for 15 s or longer if a name server does not respond.
 
-``host_resolver.py`` has the lookup itself. ``bounded_lookup.py`` is for a caller that waits for the
-lookup.
-
-The resolver of the operating system may block for 15 s or longer if a name server does not respond.
+``host_resolver.py`` has the lookup itself. A caller that waits for the lookup uses
+``bounded_lookup.py``.
 """
 
 from __future__ import annotations

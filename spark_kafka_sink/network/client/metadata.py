@@ -1,22 +1,24 @@
 """The cluster metadata of a producer, and the times at which they are requested again (Java's
 ``ProducerMetadata``).
 
-:class:`Metadata` has the current :class:`Cluster` and the topics in use. It decides whether a
-Metadata request must be sent, and wakes the threads that wait for metadata. It does not send
-requests (``metadata_updater.py`` does this) and does not merge a response (``metadata_merge.py``
-does this). The sender knows the errors after which it requests an update.
+:class:`Metadata` has the current :class:`Cluster` and the topics in use. It decides when a Metadata
+request must be sent, and wakes the threads that wait for metadata. ``metadata_updater.py`` sends
+the requests, and ``metadata_merge.py`` merges a response.
 
-An update is *full* or *partial*. A full update requests all topics in use. It is sent when the
-metadata are too old, or after an error. A partial update requests only topics that were just added,
-so that a new topic does not wait for a backoff. After a failed update, and after a response without
-changes, the next full update waits for an exponential backoff.
+There are two kinds of updates:
+
+* A *full* update requests all topics in use. It is sent when the metadata are too old, or after an
+  error. After a failed update, and after a response without changes, the next full update waits for
+  an exponential backoff.
+* A *partial* update requests only topics that were just added. It does not wait for the backoff of
+  earlier updates.
 
 Each request has a number, the request version. If an update is requested while a request is in
 flight, the version is raised. The response to the older request then does not count as the
 requested update.
 
-The driver can send a :class:`Cluster` to the tasks. A task creates its :class:`Metadata` with this
-cluster, and then needs no Metadata request at its start. Between two tasks of a Python worker, the
+The driver can send a :class:`Cluster` to the tasks. A task that creates its :class:`Metadata` with
+this cluster needs no Metadata request at its start. Between two tasks of a Python worker, the
 producer is parked (:meth:`Metadata.set_parked`): no Metadata request is sent.
 """
 
@@ -183,13 +185,16 @@ class Metadata:
             self._touch(topics, now)
 
     def await_topics(self, topics: Collection[str], deadline: int) -> Cluster:
-        """Waits until the partitions of all ``topics`` are known. Returns the cluster.
+        """Waits until the partitions of all ``topics`` are known. Returns the cluster. Raises these
+        errors:
 
-        Raises KafkaTimeoutError at ``deadline`` (monotonic ms). The text of the error contains the
-        text of Spark's Kafka sink ("Topic ... not present in metadata after ... ms."). If no broker
-        has responded, the text also has the addresses that could not be reached. Otherwise the hint
-        has the brokers' error for the topic. Raises InvalidTopicError and AuthorizationError if a
-        broker returns such an error. If the metadata are closed, raises the error of :meth:`close`.
+        * KafkaTimeoutError at ``deadline`` (monotonic ms), with the text of Spark's Kafka sink
+          ("Topic ... not present in metadata after ... ms."). If no broker has responded, the text
+          also has the addresses that could not be reached. Otherwise the hint has the brokers'
+          error for the topic.
+        * InvalidTopicError or AuthorizationError, if a broker returns such an error for a topic.
+        * A fatal error of the request, such as a failed authentication.
+        * The error of :meth:`close`, if the metadata are closed.
         """
         cluster = self.cluster
         for topic in topics:
@@ -337,10 +342,11 @@ class Metadata:
 
     def addresses_tried(self) -> str:
         """A text for error messages: the addresses to which connections have failed, with the
-        reasons. All other addresses are added in two cases: if no connection has failed, or if no
-        Metadata response has arrived yet.
+        reasons. All other addresses are added in two cases:
 
-        In the second case, the text says of each other address that it has not responded.
+        * No Metadata response has arrived yet. Then the text says of each other address that it has
+          not responded.
+        * No connection has failed.
         """
         failures = self._connection_failures()
         tried = [f"{address}: {why}" for address, why in failures.items()]
@@ -378,10 +384,11 @@ class Metadata:
         self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node] = ()
     ) -> bool:
         """Stores a partition's new leader, which a Produce response has named (KIP-951). Returns
-        True if the metadata have changed.
+        True if the metadata have changed. The leader is stored only if these conditions hold:
 
-        The leader is stored only if three conditions hold: its epoch is higher than the known
-        epoch, the partition is known, and the leader is a known broker or one of ``nodes``.
+        * Its epoch is higher than the known epoch.
+        * The partition is known.
+        * The leader is a known broker, or one of ``nodes``.
         """
         with self._lock:
             cluster = self.cluster

@@ -40,14 +40,17 @@ def merge(
     in_use: Container[str],
     partial: bool,
 ) -> Merged:
-    """Merges a Metadata response into the cluster ``old``. The response is used only for topics in
-    ``in_use``.
+    """Merges a Metadata response into the cluster ``old``.
 
-    ``old_errors`` has the errors of topics in earlier responses. ``epochs`` has for each topic the
-    last known leader epochs, one for each partition. -1 means unknown. This function updates
-    ``epochs`` in place. If the response has a lower epoch for a partition, the known leader is
-    kept, unless the id of the topic has changed. ``partial`` is True if only some of the topics in
-    use were requested. In this case, the topics that are missing in the response are kept.
+    * ``old_errors``: the errors of topics in earlier responses.
+    * ``epochs``: for each topic, the last known leader epoch of each partition. -1 means unknown.
+      This function updates ``epochs`` in place.
+    * ``in_use``: the topics in use. Other topics of the response are ignored.
+    * ``partial``: true if only some of the topics in use were requested. Then the topics that are
+      missing in the response are kept.
+
+    If the response has a lower leader epoch than ``epochs`` for a partition, the known leader is
+    kept. If the id of the topic has changed, the leader of the response is used in every case.
     """
     topics = dict(old.topics) if partial else {}
     ids = dict(old.topic_ids)

@@ -77,10 +77,10 @@ class MetadataUpdater:
         return self._in_progress is None and self._store.time_to_next_update(now) == 0
 
     def maybe_update(self, now: int) -> int:
-        """Sends a Metadata request if the metadata must be updated now. If no request can be sent
-        yet, begins a connection attempt to a broker instead.
+        """Sends a Metadata request if the metadata must be updated now. If no node can take the
+        request yet, begins a connection attempt to a broker instead.
 
-        Returns the time in ms after which this method must be called again. It is NEVER if the
+        Returns the time in ms after which this method must be called again. NEVER means that the
         caller must first wait for an event: a response, a change of a connection, or a wakeup.
         """
         if self._in_progress is not None:

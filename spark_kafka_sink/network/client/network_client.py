@@ -2,9 +2,9 @@
 
 The network client chooses the connection and the version for each request, and gives each request a
 correlation id. It sends ApiVersions requests, and handles timeouts and throttling. If a connection
-is closed, the requests in flight on it fail. The network client never sends a request again. It
-uses no socket (``Selectable`` does this) and does not store the metadata (``MetadataStore`` does
-this).
+is closed, the requests in flight on it fail. The network client never sends a request again.
+
+``Selectable`` has the sockets, and ``MetadataStore`` has the metadata.
 """
 
 from __future__ import annotations
@@ -259,9 +259,6 @@ class NetworkClient:
     def poll(self, timeout_ms: int, now: int) -> Sequence[ClientResponse]:
         """Reads and writes, handles the results, calls the callbacks, and returns the responses.
 
-        The results are handled in Java's order: sent requests, received responses, disconnects, new
-        connections, ApiVersions requests, timeouts, rebootstrap, callbacks.
-
         If a request could not be sent because there is no common version, this call returns the
         failure of this request without waiting. If ``timeout_ms`` is NEVER and no request is in
         flight, only an event of a socket or :meth:`wakeup` ends the call.
@@ -280,6 +277,8 @@ class NetworkClient:
                 states.time_to_next_setup_timeout(now) if states.connecting_nodes else NEVER,
             )
         )
+        # In Java's order: sent requests, received responses, disconnects, new connections,
+        # ApiVersions requests, timeouts, rebootstrap, callbacks.
         responses: list[ClientResponse] = []
         if selector.completed_sends:
             self._handle_completed_sends(responses, now)

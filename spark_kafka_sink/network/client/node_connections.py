@@ -1,9 +1,12 @@
 """The connections of a client by node, from the connection attempt to the disconnect.
 
-:class:`NodeConnections` has the state and backoff of each connection (``states``), the node's API
-versions (``api_versions``), and the addresses that have failed (``failures``). When a connection is
-opened or closed, all three change together. ``network_client.py`` fails the requests of a closed
-connection.
+When a connection is opened or closed, :class:`NodeConnections` changes these three together:
+
+* ``states``: the state and backoff of each connection.
+* ``api_versions``: the API versions of each node.
+* ``failures``: the addresses that have failed.
+
+``network_client.py`` fails the requests of a closed connection.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Sends one HTTP request and reads the response, with limits of time and size.
 
-:func:`exchange` opens the connection (with a proxy and TLS if needed), sends the request and reads
-the response. It sends a request only once: a retry is the caller's decision.
+:func:`exchange` opens the connection, with a proxy and TLS if needed. It sends a request only once:
+a retry is the caller's decision. Redirects are not followed, because requests contain secrets.
 
-Redirects are not followed, because requests contain secrets. There are two time limits. The first
-is for the name lookup, the TCP connection and the TLS handshake. The second is for the request and
-the response.
+There are two time limits:
+
+1. for the name lookup, the TCP connection and the TLS handshake together
+2. for the request and the response together
 """
 
 from __future__ import annotations
@@ -63,11 +64,13 @@ class FinalFailureError(KafkaError):
 
 
 def exchange(request: HttpRequest) -> tuple[int, bytes]:
-    """Sends an HTTP request. Returns the status code and the body of the response.
+    """Sends an HTTP request. Returns the status code and the body of the response. Raises these
+    errors:
 
-    If a retry may succeed, raises TimeoutError, another OSError or http.client.HTTPException.
-    Otherwise raises FinalFailureError. Raises UnicodeError for an invalid host name, and
-    ConfigError for invalid TLS options or an invalid HTTPS_PROXY.
+    * TimeoutError, another OSError, or http.client.HTTPException: a retry may succeed.
+    * FinalFailureError: a retry is useless.
+    * UnicodeError: the host name is invalid.
+    * ConfigError: the TLS options or HTTPS_PROXY are invalid.
     """
     try:
         return _exchange(request)
@@ -174,11 +177,11 @@ class _Deadline:
 
 
 class _BoundedSocket:
-    """A socket for http.client, with one deadline and one size limit for the whole response.
+    """A socket for http.client, with one deadline and one size limit for the whole response. An
+    ordinary socket would let a server keep the client busy without end:
 
-    The timeout of a Python socket begins again with each received byte. Also, http.client reads any
-    number of "100 Continue" responses. So without this class, a server could keep the client busy
-    without end.
+    * The timeout of a Python socket begins again with each received byte.
+    * http.client reads any number of "100 Continue" responses.
     """
 
     __slots__ = ("_deadline", "_most_bytes", "_sock")

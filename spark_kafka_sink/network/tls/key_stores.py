@@ -1,9 +1,8 @@
-"""Reads certificates and private keys from Kafka's ``ssl.`` options. Their format is PEM or PKCS12.
-A PEM text may also be the value of an option.
+"""Reads certificates and private keys from Kafka's ``ssl.`` options, and converts them to PEM.
 
-This module detects the type of a store, and converts the store to PEM. A JKS store is rejected,
-because its format is documented only by Java's code, and its encryption is weak. The error contains
-the command that converts the store. ``ssl_context.py`` uses the certificates.
+A store is a file in the format PEM or PKCS12, or a PEM text that is the value of an option. This
+module detects the type of a file. It rejects a JKS store, with an error that contains the command
+to convert the store. ``ssl_context.py`` uses the certificates.
 """
 
 from __future__ import annotations
@@ -191,6 +190,7 @@ def _read(location: object, store: str, kind: str | None) -> tuple[str, bytes, s
         found = "JKS"
     elif b"-----BEGIN " in content:
         found = "PEM"
+    # The format of JKS is documented only by Java's code, and its encryption is weak.
     if found == "JKS":
         raise ConfigError(
             f"{source} is a JKS store, which only Java reads",

@@ -1,13 +1,11 @@
-"""Creates a TLS context from Kafka's ``ssl.`` options: trusted certificates, the client's
-certificate, TLS versions and cipher suites.
+"""Creates a TLS context from Kafka's ``ssl.`` options (Java's ``DefaultSslEngineFactory``): trusted
+certificates, the client's certificate, TLS versions and cipher suites.
 
-:func:`ssl_context` creates the ``ssl.SSLContext`` for the connections of a producer (Java's
-``DefaultSslEngineFactory``). By default, the broker's certificate, its chain and its host name are
-verified, and TLS 1.2 or newer is required.
+By default, the broker's certificate, its chain and its host name are verified, and TLS 1.2 or newer
+is required.
 
-Files are read on the machine on which the producer runs, so Spark executors also need them.
-Python's ``ssl`` reads a private key only from a file. So the key is written to a file in memory
-(``_in_memory_file``), never to a disk.
+Files are read on the machine on which the producer runs, so Spark executors also need them. The
+private key is never written to a disk.
 """
 
 from __future__ import annotations
@@ -199,6 +197,8 @@ def _openssl_name(name: str) -> str:
 def _load_key(context: ssl.SSLContext, key: KeyMaterial) -> None:
     password = key.password.value if key.password is not None else ""
     try:
+        # Python's ssl reads a private key only from a file. So the key is written to a file in
+        # memory.
         with (
             _in_memory_file(key.certificates.encode()) as certificates,
             _in_memory_file(key.private_key.encode()) as private_key,

@@ -83,8 +83,8 @@ _REASONS = {
 
 
 def explain(error: ssl.SSLError) -> tuple[str, str | None]:
-    """Returns two texts for a TLS failure: its cause, and a hint how to fix it (or None). Both use
-    the names of Kafka's options.
+    """Returns two texts for a TLS failure, with the names of Kafka's options: its cause, and a hint
+    how to fix it (or None).
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         known = _VERIFICATION.get(error.verify_code)

@@ -1,19 +1,17 @@
-"""TLS on the connection to a broker (Java's ``SslTransportLayer``).
+"""TLS on the connection to a broker (Java's ``SslTransportLayer``): handshake, encryption and
+close_notify.
 
-:class:`SslTransportLayer` has the TLS session of one connection: handshake, encryption and
-close_notify. It converts TLS failures to exceptions. ``ssl_context.py`` reads certificates and
-keys.
-
-OpenSSL reads from and writes to two buffers in memory (``ssl.MemoryBIO``), not the socket. This
-class transfers the bytes between the buffers and the socket. So no call blocks, and bytes that
-OpenSSL writes during a read (a key update, an alert) are also sent. The context forbids
-renegotiation, which TLS 1.3 does not have.
+OpenSSL reads from and writes to two buffers in memory (``ssl.MemoryBIO``), not the socket.
+:class:`SslTransportLayer` transfers the bytes between the buffers and the socket. So no call
+blocks, and bytes that OpenSSL writes during a read (a key update, an alert) are also sent.
 
 A server could send internal messages of TLS (key updates, tickets, requests to renegotiate) without
-end, even before it shows a certificate. So one call reads at most 64 KiB from the socket. If more
-than 64 KiB of internal messages have arrived, one call reads at most 4 KiB. The connection is
-closed after 1 MiB of internal messages with hardly any data between them, or if the server does not
-read our responses to them.
+end, even before it shows a certificate. These limits protect the client:
+
+* One call reads at most 64 KiB from the socket. After more than 64 KiB of internal messages, one
+  call reads at most 4 KiB.
+* After 1 MiB of internal messages with hardly any data between them, the connection is closed.
+* If the server does not read our responses to its messages, the connection is closed.
 """
 
 from __future__ import annotations
@@ -55,11 +53,13 @@ class SslTransportLayer:
     """A TLS client on top of a plaintext transport layer. The broker's certificate must be valid
     for ``host``.
 
-    After the handshake, :attr:`ready` is True, and reads and writes transfer the caller's bytes. A
-    failed handshake raises AuthenticationError. In TLS 1.3, the broker can reject the client's
-    certificate only after the handshake. In this case the first read raises AuthenticationError. If
-    the connection ends without close_notify, or breaks after the broker has sent bytes,
-    ConnectionError is raised.
+    After the handshake, :attr:`ready` is true, and reads and writes transfer the caller's bytes.
+    The methods raise these errors:
+
+    * AuthenticationError: the handshake has failed. In TLS 1.3, the broker can reject the client's
+      certificate only after the handshake. Then the first read raises this error.
+    * ConnectionError: the connection has ended, with or without close_notify, or it breaks after
+      the broker has sent data.
     """
 
     __slots__ = (
@@ -187,9 +187,6 @@ class SslTransportLayer:
     def write(self, buffers: Sequence[Buffer]) -> int:
         """Encrypts and sends the bytes of ``buffers``, until the socket accepts no more. Returns
         the number of bytes that were taken from ``buffers``.
-
-        Small buffers are joined into one TLS record. A Produce request may have hundreds of
-        buffers, and each record costs 29 bytes and a call of the cipher.
         """
         taken = filled = 0
         if not self._flush():
@@ -197,6 +194,8 @@ class SslTransportLayer:
         for buffer in buffers:
             view = memoryview(buffer)
             while view:
+                # Small buffers are joined into one TLS record. A Produce request may have hundreds
+                # of buffers, and each record costs 29 bytes and a call of the cipher.
                 piece = view[: _RECORD - filled]
                 self._record[filled : filled + len(piece)] = piece
                 filled += len(piece)
@@ -246,15 +245,14 @@ class SslTransportLayer:
             self._encrypted = self._encrypted[sent:]
 
     def _receive(self, idle: int) -> bool:
-        """Reads encrypted bytes from the socket into OpenSSL's buffer. Called repeatedly within one
-        call of :meth:`handshake` or :meth:`read_into`. Such a call may read only a limited number
-        of bytes.
+        """Reads encrypted bytes from the socket into OpenSSL's buffer. One call of
+        :meth:`handshake` or :meth:`read_into` calls this method repeatedly, and may read only a
+        limited number of bytes. Returns False if this limit is reached, or if the socket has no
+        bytes now.
 
-        Returns False if the socket has no bytes now, or if the limit is reached. Each read adds its
-        bytes to ``_idle``, the number of bytes that have come without data for the caller. ``idle``
-        is the value of ``_idle`` at the beginning of the call of :meth:`handshake` or
-        :meth:`read_into`. So ``_idle - idle`` is the number of bytes that this call of
-        :meth:`handshake` or :meth:`read_into` has read.
+        ``_idle`` is the number of bytes that have come without data for the caller. Each read adds
+        its bytes to this number. ``idle`` is the value of ``_idle`` before the first read of the
+        call. So ``_idle - idle`` is the number of bytes that the call has read.
         """
         left = idle + (_CHUNK if idle <= _CHUNK else _SMALL_CHUNK) - self._idle
         if left <= 0:
