@@ -1,13 +1,16 @@
 """Decodes a response, and checks that it is consistent and fits its request.
 
 :func:`decode` is for all APIs. The decoders in ``protocol/messages/`` check each field alone. This
-module checks fields together, and that each requested item (such as a partition) has exactly one
-item in the response. The callers handle the error codes.
+module checks the following:
 
-A response that contradicts itself or its request is an error. Items that were not requested are
-dropped, because some services return all topics. Other clients drop such items too. So the size of
-the request limits the memory for the response. The responses of Produce and Metadata are read into
-columns, and checked in ``produce.py`` and ``metadata.py``.
+* Fields that belong together are consistent. If they are not, the response is an error.
+* Each requested item, such as a partition, has exactly one item in the response. If it has not, the
+  response is an error.
+* Items that were not requested are dropped, as in other clients, because some services return all
+  topics. So the size of the request limits the memory for the response.
+
+The responses of Produce and Metadata are checked in ``produce.py`` and ``metadata.py``. The callers
+handle the error codes.
 """
 
 from __future__ import annotations
@@ -103,8 +106,8 @@ _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big") + bytes(4)
 def decode(request: Request[ResponseT], version: int, body: memoryview) -> ResponseT:
     """Decodes ``body``, the response to ``request``. Raises only RemoteProtocolError.
 
-    Every item of the response's arrays is decoded here, so that a malformed item raises the error
-    here, and not later when a caller reads it.
+    Every item of the response's arrays is decoded here. So a malformed item raises the error here,
+    and not later when a caller reads it.
     """
     api_key = request.api_key
     if api_key is ApiKey.API_VERSIONS and version > 0 and body[:2] == _REFUSED[:2]:
@@ -130,8 +133,7 @@ def _refused_api_versions(request: Request[ResponseT], body: memoryview) -> Resp
 
     Such a broker responds with version 0 of the response. After the error code, brokers since 2.4
     send the versions that they support, and the result has these versions. Other servers, such as
-    librdkafka's mock broker, send malformed bytes after the error code. The result then has no
-    versions.
+    librdkafka's mock broker, send malformed bytes. Then the result has no versions.
     """
     try:
         response: Any = request.read(WireReader(bytes(body), flexible=False), 0)
@@ -323,11 +325,11 @@ def _higher_epoch(
     request: InitProducerIdRequest | EndTxnRequest,
     response: InitProducerIdResponse | EndTxnResponse,
 ) -> None:
-    """Raises MalformedError if request and response have the same producer id, and the epoch in the
-    response is not higher than the epoch in the request.
+    """Raises MalformedError if the response has the producer id of the request, and its epoch is
+    not higher than the epoch of the request.
 
-    If the two epochs were equal, the producer's next transaction would have the same producer id
-    and epoch as its previous transaction. Brokers would then treat both as one transaction.
+    With an equal epoch, the producer's next transaction would have the same producer id and epoch
+    as its previous transaction. Brokers would then treat both as one transaction.
     """
     same_id = response.producer_id == request.producer_id >= 0
     if same_id and response.producer_epoch <= request.producer_epoch:
@@ -362,11 +364,10 @@ def _partitions_of(
     number: str = "partition_index",
     partitions: str = "partitions",
 ) -> Sequence[Any]:
-    """Returns ``topics`` with only the ``requested`` partitions. ``topics`` is a part of a
-    response.
+    """Returns ``topics``, a part of a response, with only the ``requested`` partitions. A single
+    requested partition is the first partition of the first topic.
 
-    A caller that has requested only one partition can read it as the first partition of the first
-    topic. ``name``, ``number`` and ``partitions`` are the names of fields in the message. Raises
+    ``name``, ``number`` and ``partitions`` are the names of fields in the message. Raises
     MalformedError if a requested partition is missing, or occurs twice.
     """
     missing = set(requested)

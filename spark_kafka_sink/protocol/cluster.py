@@ -1,13 +1,12 @@
 """The metadata of a Kafka cluster as plain values: nodes, topics, partitions, leaders.
 
-``network/client/metadata.py`` requests and refreshes the metadata. A :class:`Cluster` is immutable
-and picklable: the driver requests the metadata once, and sends the cluster to the tasks.
+A :class:`Cluster` is immutable and picklable: the driver requests the metadata once, and sends the
+cluster to the tasks. ``network/client/metadata.py`` requests and refreshes the metadata.
 
-A hostile broker can claim to have millions of nodes and partitions. A node takes only 12 bytes in
-the broker's response, and a partition 18 bytes. A Python object would take 230 bytes for a node,
-and 300 bytes for a partition. So nodes and partitions are kept as columns (:class:`Nodes`,
-:class:`PartitionInfos`). A :class:`Node` or :class:`PartitionInfo` is created when a caller reads
-it.
+A hostile broker can claim to have millions of nodes and partitions. In its response, a node takes
+only 12 bytes, and a partition 18 bytes. As Python objects they would take 230 and 300 bytes. So
+nodes and partitions are kept as columns (:class:`Nodes`, :class:`PartitionInfos`). A :class:`Node`
+or :class:`PartitionInfo` is created when a caller reads it.
 """
 
 from __future__ import annotations
@@ -49,9 +48,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """The metadata of a partition. ``leader`` is a node id, or -1 if there is no leader.
-    ``leader_epoch`` is -1 if the leader epoch is unknown or not reliable. ``replicas`` are the node
-    ids of all replicas, and ``offline`` are the node ids of the offline replicas.
+    """The metadata of a partition.
+
+    * ``leader``: a node id. -1 if there is no leader.
+    * ``leader_epoch``: -1 if the leader epoch is unknown or not reliable.
+    * ``replicas``: the node ids of all replicas.
+    * ``offline``: the node ids of the offline replicas.
     """
 
     tp: TopicPartition
@@ -87,14 +89,15 @@ def partitions_of(topic: str) -> Mapping[int, TopicPartition]:
 
 
 class PartitionInfos(Sequence[PartitionInfo]):
-    """The partitions of one topic, by number, without gaps. Immutable.
+    """The partitions of one topic, by number, without gaps. Immutable. A partition takes 20 bytes,
+    and 4 bytes for each node id of its replicas.
 
-    ``ids`` has the node ids of all replicas: first the replicas of partition 0, then the offline
-    replicas of partition 0, then the replicas of partition 1, and so on. ``rows`` has five integers
-    for each partition: the leader, the leader epoch, the error code, the end of the partition's
-    replicas in ``ids``, and the end of its offline replicas in ``ids``. So a partition takes 20
-    bytes, and 4 bytes for each id. Comparisons ignore the error code, because it describes a
-    response and not the partition.
+    * ``ids``: the node ids of all replicas. First come the replicas of partition 0, then its
+      offline replicas, then the replicas of partition 1, and so on.
+    * ``rows``: five integers for each partition: the leader, the leader epoch, the error code, the
+      end of its replicas in ``ids``, and the end of its offline replicas in ``ids``.
+
+    Comparisons ignore the error code, because it describes a response and not the partition.
     """
 
     __slots__ = ("_available", "_ids", "_rows", "partition_count", "topic", "tps")
@@ -355,10 +358,10 @@ class NodesBuilder:
 class Cluster:
     """The metadata of a cluster at one time. Immutable (Java's ``Cluster``).
 
-    ``topics`` maps a topic to its partitions, by number and without gaps. If a broker leaves out a
-    partition in its response, this partition has no leader here. ``topic_ids`` maps a topic to its
-    id of 16 bytes, if the id is known. ``controller`` is the node id of the controller, or -1 if
-    the controller is unknown.
+    * ``topics``: the partitions of each topic, by number and without gaps. A partition that a
+      broker leaves out in its response has no leader here.
+    * ``topic_ids``: the id of each topic, 16 bytes, if the id is known.
+    * ``controller``: the node id of the controller. -1 if it is unknown.
     """
 
     cluster_id: str | None = None

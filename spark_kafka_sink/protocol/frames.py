@@ -1,10 +1,8 @@
-"""The frame around each request and response: the length, and the header.
+"""The frame around each request and response: the length (an int32), and the header.
 
 This module writes the request header (v1, v2), reads the response header (v0, v1), and limits the
-size of a frame. The length is an int32. The package ``network`` reads a frame from a socket.
-
-A request gets its frame just before its bytes are passed to the selector. A response loses its
-frame just after the selector returns its bytes.
+size of a frame. A request gets its frame just before its bytes are passed to the selector. The
+package ``network`` reads the frames of responses from a socket.
 """
 
 from __future__ import annotations
@@ -64,13 +62,12 @@ def response_header_version(api_key: ApiKey, version: int) -> int:
 def frame(
     request: Request[object], version: int, correlation_id: int, client_id: str | None
 ) -> tuple[list[Buffer], int]:
-    """Builds the whole frame of ``request``. Returns its buffers in order, and their total size in
-    bytes.
+    """Builds the whole frame of ``request``, with the length at the beginning. Returns its buffers
+    in order, and their total size in bytes.
 
-    The buffers and the size include the length at the beginning. If the first buffer of the body is
-    a ``bytes`` object, the header is joined with this buffer. The other buffers are not copied. The
-    client id is a string with an int16 length even in header v2, because the broker reads the
-    client id before it knows the version of the header (RequestHeader.json).
+    If the first buffer of the body is a ``bytes`` object, the header is joined with this buffer.
+    The other buffers are not copied. Raises IllegalStateError if the client id or the frame is too
+    long.
     """
     body = request.encode(version)
     name = None if client_id is None else client_id.encode()
@@ -78,6 +75,8 @@ def frame(
         raise IllegalStateError(
             f"client.id is {len(name)} bytes long; the protocol's limit is 32767"
         )
+    # The client id has an int16 length even in header v2, because the broker reads the client id
+    # before it knows the version of the header (RequestHeader.json).
     tail = b"\xff\xff" if name is None else len(name).to_bytes(2, "big") + name
     if request_header_version(request.api_key, version) == 2:
         tail += b"\x00"  # no tagged fields
@@ -97,7 +96,7 @@ def frame_size(prefix: Buffer, limit: int, *, first: bool = False) -> int:
 
     Raises RemoteProtocolError if the length is above ``limit``, or if no broker sends such a
     length. The error's hint guesses which program listens on the port. ``first`` is true for the
-    first frame of a connection. Raises WrongListenerError if this first frame begins like TLS.
+    first frame of a connection. If this frame begins like TLS, raises WrongListenerError.
     """
     (size,) = _INT32.unpack_from(prefix)
     if LENGTH_SIZE <= size <= limit:

@@ -1,8 +1,8 @@
 """Requests for consumer groups: ListGroups and TxnOffsetCommit. ListGroups requests only the groups
 that have members (KIP-518, brokers since 2.6).
 
-This module fills the fields of both requests. The callers send the requests and handle the
-responses (``datasource/exactly_once/offsets_group.py``, ``transactions/offset_commits.py``,
+The callers send the requests and handle the responses
+(``datasource/exactly_once/offsets_group.py``, ``transactions/offset_commits.py``,
 ``transactions/operations/held_partitions.py``).
 """
 
@@ -40,11 +40,11 @@ LIST_GROUPS: Final = ListGroupsRequest(
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndMetadata:
-    """A committed offset, as in Kafka's class of the same name: ``offset`` is the next offset to
-    read.
+    """A committed offset, as in Kafka's class of the same name.
 
-    ``leader_epoch`` is the leader epoch of the last record that was read, or -1 if it is unknown.
-    ``metadata`` is a text that the committing client may choose.
+    * ``offset``: the next offset to read.
+    * ``leader_epoch``: the leader epoch of the last record that was read. -1 if it is unknown.
+    * ``metadata``: a text that the committing client may choose.
     """
 
     offset: int

@@ -1,12 +1,14 @@
 """Requests for reading a partition: ListOffsets, Fetch and DescribeProducers.
 
-Each of these requests is for one partition. ``records/log_records.py`` reads the fetched bytes.
-Fetch sessions are not used, because few partitions are read, and each only a few times.
+The driver sends these requests. Each of them is for one partition. ``records/log_records.py`` reads
+the fetched bytes. Fetch sessions are not used, because few partitions are read, and each only a few
+times.
 
-The driver sends these requests. The reader of the commit log also needs uncommitted records. So
-this reader fetches with the isolation level READ_UNCOMMITTED. Other readers fetch with
-READ_COMMITTED, as a consumer does, because they need the last stable offset and the list of aborted
-transactions.
+The isolation level of a fetch depends on the reader:
+
+* The reader of the commit log also needs uncommitted records: READ_UNCOMMITTED.
+* Other readers need the last stable offset and the list of aborted transactions: READ_COMMITTED, as
+  for a consumer.
 """
 
 from __future__ import annotations
@@ -87,12 +89,12 @@ def fetch(
     """Creates the request for the batches of ``tp`` from ``offset`` on. The request is sent to the
     leader of ``tp``.
 
-    The broker returns about ``max_bytes``, but always at least the first batch, even if the first
-    batch is larger. It is possible that the last batch is incomplete. The broker does not wait for
-    new batches, and keeps no fetch session. Versions from 13 on use topic ids. These versions are
-    not needed, because every broker up to 4.x accepts version 12. Versions below 10 can't read
-    topics with zstd (UNSUPPORTED_COMPRESSION_TYPE).
+    The broker returns about ``max_bytes``, but always at least the first batch, even if that is
+    larger. The last batch can be incomplete. The broker does not wait for new batches, and keeps no
+    fetch session.
     """
+    # Versions from 13 on use topic ids. They are not needed, because every broker up to 4.x accepts
+    # version 12. Versions below 10 can't read topics with zstd (UNSUPPORTED_COMPRESSION_TYPE).
     partition = FetchPartition(
         partition=tp.partition, fetch_offset=offset, partition_max_bytes=max_bytes
     )
@@ -109,12 +111,12 @@ def fetch(
 class FetchedPartition:
     """The fetched batches of one partition, or the error code of the response.
 
-    ``records`` are batches, as a view of the response's bytes. It is possible that the first batch
-    begins before ``fetch_offset``, and that the last batch is incomplete. If the isolation level of
-    the request was READ_COMMITTED, ``aborted`` has the aborted transactions as pairs: producer id
-    and first offset. The records of the aborted transactions are in ``records`` as well, and the
-    reader must skip these records. After an error, ``records`` is empty and ``last_stable_offset``
-    is -1.
+    * ``records``: the batches, as a view of the response's bytes. The first batch can begin before
+      ``fetch_offset``, and the last batch can be incomplete.
+    * ``last_stable_offset``: -1 after an error. ``records`` is then empty.
+    * ``aborted``: the aborted transactions as pairs of producer id and first offset, if the
+      isolation level was READ_COMMITTED. The records of these transactions are in ``records`` as
+      well. The reader must skip them.
     """
 
     error: ErrorCode
@@ -141,8 +143,8 @@ def describe_producers(tp: TopicPartition) -> DescribeProducersRequest:
     """Creates the request for all producers that the leader of ``tp`` has in memory for ``tp``. The
     request is sent to this leader.
 
-    If a producer has an open transaction at the leader, but no coordinator lists this transaction,
-    the transaction is a hanging transaction.
+    The response shows hanging transactions: a hanging transaction is open at the leader, but no
+    coordinator lists it.
     """
     topic = TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
     return DescribeProducersRequest(topics=[topic])

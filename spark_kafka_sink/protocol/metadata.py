@@ -4,10 +4,10 @@ The response is decoded from Kafka's message (``protocol/messages/metadata.py``)
 caller gets a port 0, two brokers with one id, or a partition number of two billion.
 ``network/client/metadata.py`` uses the metadata and handles the error codes.
 
-A hostile broker could make each part of a Metadata response very large: brokers, topics,
-partitions, replicas. So each part is decoded directly into the columns that a :class:`Cluster`
-keeps (:class:`Nodes`, :class:`PartitionInfos`). A topic that was not requested is dropped. (Some
-services return all topics if the request names none.)
+A hostile broker could make each part of a response very large. So each part is decoded directly
+into the columns that a :class:`Cluster` keeps (:class:`Nodes`, :class:`PartitionInfos`). A topic
+that was not requested is dropped, because some services return all topics if the request names
+none.
 """
 
 from __future__ import annotations
@@ -47,15 +47,13 @@ _RELIABLE_EPOCHS: Final = 9  # Java: MetadataResponse.hasReliableLeaderEpochs
 class TopicMetadata:
     """The metadata of one topic.
 
-    * ``topic_id``: 16 bytes. None if the broker has no topic ids, or does not return topic ids
-      (below v10).
+    * ``topic_id``: 16 bytes. None if the broker returns no topic ids (below v10).
+    * ``partitions``: the partitions, without duplicates. A partition that the broker has left out
+      has an entry without a leader. The size of the response limits the number of such entries.
     * ``authorized_operations``: a bit for each operation (Kafka's ``AclOperation``) that the
-      principal may perform on the topic. None if the broker does not return the operations (below
-      v8), or if they were not requested.
+      principal may perform on the topic. None if the operations were not requested, or if the
+      broker does not return them (below v8).
     * ``in_sync``: the number of in-sync replicas, by partition number.
-
-    There are no duplicate partitions. A partition that the broker has left out has an entry without
-    a leader. The number of such entries is limited by the size of the response.
     """
 
     error: ErrorCode
@@ -70,11 +68,10 @@ class TopicMetadata:
 @dataclass(frozen=True, slots=True)
 class MetadataResponse:
     """A checked Metadata response: the brokers, and the requested topics. Neither of the two has
-    duplicates.
+    duplicates. A partition can have a leader that is not one of the brokers.
 
-    It is possible that a partition's leader is not one of the brokers. ``controller`` is -1 if the
-    controller is unknown. ``error`` is the error code of the whole response (v13:
-    REBOOTSTRAP_REQUIRED).
+    * ``controller``: -1 if the controller is unknown.
+    * ``error``: the error code of the whole response (v13: REBOOTSTRAP_REQUIRED).
     """
 
     brokers: Nodes
@@ -87,12 +84,12 @@ class MetadataResponse:
 
 @dataclass(frozen=True, slots=True)
 class MetadataRequest:
-    """The request for all brokers, and for the metadata of ``topics``.
+    """The request for all brokers, and for the metadata of ``topics``. If ``topics`` is empty, only
+    the brokers are requested.
 
-    If ``topics`` is empty, only the brokers are requested. A request for all topics is not
-    possible, because then the request would not limit the memory for the response. With
-    ``include_topic_authorized_operations``, brokers since 2.3 also return the operations that the
-    principal may perform on each topic (v8, KIP-430).
+    A request for all topics is not possible, because it would not limit the memory for the
+    response. With ``include_topic_authorized_operations``, brokers since 2.3 also return the
+    operations that the principal may perform on each topic (v8, KIP-430).
     """
 
     topics: tuple[str, ...]
@@ -118,10 +115,10 @@ class MetadataRequest:
 def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) -> MetadataResponse:
     """Reads a Metadata response, v4 to v13. ``requested`` are the topics of the request.
 
-    The memory for the result is about 400 bytes for each requested topic in the response, and at
-    most four times the size of the response for everything else. A hostile broker can't exceed this
-    limit. For a usual response, the result is about as large as the response if each topic has a
-    hundred partitions, and about eight times as large if each topic has one partition.
+    The memory for the result is limited, even if the broker is hostile: about 400 bytes for each
+    requested topic in the response, and at most four times the size of the response for everything
+    else. If each topic has a hundred partitions, the result is usually about as large as the
+    response. If each topic has one partition, it is about eight times as large.
     """
     answer = metadata.MetadataResponse.read(reader, version)
     names = {name: name for name in requested}
@@ -165,8 +162,8 @@ class _Topics:
     """Collects the topics of one response in columns.
 
     ``_gaps`` counts the partitions that the broker has left out below a topic's largest partition
-    number. Each such partition gets an entry, and each entry needs memory. So an error is raised if
-    the broker has left out more partitions than the size of the response justifies.
+    number. Each of them gets an entry, which needs memory. If there are more than ``most_gaps``,
+    MalformedError is raised.
     """
 
     __slots__ = ("_gaps", "_most_gaps", "_version")

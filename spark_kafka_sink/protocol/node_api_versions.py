@@ -40,12 +40,12 @@ _CAME_WITH: Final = {
 class NodeApiVersions:
     """The API versions that a broker supports, for the APIs that this client uses.
 
-    ``finalized_features`` are the feature levels of the cluster, such as ``transaction.version``.
-    ``finalized_features_epoch`` is the epoch of these feature levels, or -1 if the broker returns
-    no features.
+    * ``finalized_features``: the feature levels of the cluster, such as ``transaction.version``.
+    * ``finalized_features_epoch``: the epoch of these feature levels. -1 if the broker returns no
+      features.
 
-    The lowest version that a broker returns is not reliable. For example, brokers since 4.0 return
-    version 0 of Produce because of librdkafka, but reject versions below 3 (KAFKA-18659). So
+    The lowest version of an API is not reliable. For example, brokers since 4.0 return version 0 of
+    Produce because of librdkafka, but reject versions below 3 (KAFKA-18659). So
     :meth:`latest_usable` uses only versions that this client implements.
     """
 
@@ -69,9 +69,9 @@ class NodeApiVersions:
         """The version of transactions to use with this broker (the feature ``transaction.version``,
         KIP-890). From 2 on, transactions use protocol 2 (TV2).
 
-        If this broker, or a proxy in front of it, does not support the requests of protocol 2, the
-        result is at most 1. (librdkafka and franz-go do the same.) The result is 0 if the broker
-        returns no features: before Kafka 4.0, or with ApiVersions below v3.
+        The result is 0 if the broker returns no features: before Kafka 4.0, or with ApiVersions
+        below v3. It is at most 1 if this broker, or a proxy in front of it, does not support the
+        requests of protocol 2. (librdkafka and franz-go do the same.)
         """
         level = self.finalized_features.get("transaction.version", 0)
         if level >= 2 and not all(map(self._offers, _OF_VERSION_2, _OF_VERSION_2.values())):

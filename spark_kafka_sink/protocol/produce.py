@@ -1,11 +1,10 @@
 """The Produce request and its response, encoded and decoded without copying batches.
 
-This module writes the bytes around complete record batches (ProduceRequest v3 to v12), and never
-changes the bytes of a batch. Decoding the response needs a limited amount of memory.
+This module writes the bytes around complete record batches (v3 to v12), and never changes the bytes
+of a batch. Decoding the response needs a limited amount of memory.
 
-A request has at most one batch for each partition. The encoded request is a list of buffers for
-``socket.sendmsg``: a small buffer with the fields before a batch, the buffers of this batch, the
-next small buffer, and so on.
+The encoded request is a list of buffers for ``socket.sendmsg``: a small buffer with the fields
+before a batch, the buffers of this batch, the next small buffer, and so on.
 """
 
 from __future__ import annotations
@@ -73,10 +72,12 @@ class RecordError:
 class PartitionProduceResponse(NamedTuple):
     """The broker's response for one partition.
 
-    ``base_offset`` is the offset of the first record of the batch. ``log_append_time_ms`` is -1 if
-    the records keep the timestamps of the producer. Other offsets and times of -1 mean that the
-    broker returns no value. ``leader`` is the partition's new leader (node id and epoch, KIP-951),
-    or None if the broker returns none.
+    * ``base_offset``: the offset of the first record of the batch.
+    * ``log_append_time_ms``: -1 if the records keep the timestamps of the producer.
+    * ``leader``: the partition's new leader (node id and epoch, KIP-951). None if the broker
+      returns none.
+
+    A ``base_offset`` or ``log_start_offset`` of -1 means that the broker returns no value.
     """
 
     tp: TopicPartition
@@ -121,18 +122,21 @@ class ProduceResponse:
 
 @dataclass(frozen=True, slots=True)
 class ProduceRequest:
-    """A Produce request, with at most one batch for each partition. ``acks`` is -1, 0 or 1.
+    """A Produce request, with at most one batch for each partition.
 
-    Version 13 is not used, because it identifies a topic by the topic's id. All other versions use
-    the topic's name. So after a topic was deleted and created again, a request still reaches the
-    new topic. The broker detects the new topic by its check of sequence numbers. Every 4.x broker
-    accepts version 12. ``max_version`` is at most 11 for a transaction of version 1.
+    * ``acks``: -1, 0 or 1.
+    * ``max_version``: at most 12. For a transaction of version 1, at most 11.
+
+    These versions identify a topic by its name. If a topic is deleted and created again, a request
+    reaches the new topic. The broker detects this by its check of sequence numbers.
     """
 
     acks: int
     timeout_ms: int
     data: tuple[PartitionProduceData, ...]
     transactional_id: str | None = None
+    # Version 13 identifies a topic by its id. It is not needed: every 4.x broker accepts version
+    # 12.
     max_version: int = _LATEST
     min_version: int = 3
 
@@ -143,13 +147,11 @@ class ProduceRequest:
         return VersionRange(self.min_version, self.max_version)
 
     def encode(self, version: int) -> Buffers:
-        """Encodes the request as a list of buffers. The list contains the buffers of the batches
-        themselves, and no copies.
+        """Encodes the request as a list of buffers. The buffers of the batches are not copied.
 
         Topics are in the order in which they first occur in ``data``, and a topic's partitions in
         the order of ``data``. Raises IllegalStateError if a partition occurs twice, or if a
-        ``size`` is wrong. Without these checks, the broker would close the connection, or misread
-        all bytes after the mistake.
+        ``size`` is wrong.
         """
         _check_version(version)
         topics: dict[str, list[PartitionProduceData]] = {}
@@ -164,6 +166,8 @@ class ProduceRequest:
             batches += item.buffers
             said += item.size
         size = sum(map(len, batches))
+        # With a wrong size or two batches of a partition, the broker would close the connection, or
+        # misread all bytes after the mistake.
         if said != size:
             raise IllegalStateError(f"batches of {said} bytes hold {size} bytes")
         for topic, items in topics.items():
@@ -264,9 +268,9 @@ class _ResponseDecoder:
     """Reads a response, and checks that the response has each partition of the request exactly
     once.
 
-    ``_requested`` are the partitions of the request that were not read yet. So a partition that
-    occurs twice is detected. Partitions that are left in ``_requested`` at the end are missing in
-    the response. ``_surplus`` are partitions that were not requested. They are dropped.
+    * ``_requested``: the partitions of the request that were not read yet. Partitions that are left
+      at the end are missing in the response.
+    * ``_surplus``: the partitions that were not requested. They are dropped.
     """
 
     __slots__ = (

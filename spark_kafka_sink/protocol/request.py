@@ -1,11 +1,8 @@
 """The interface between a request and the network client, which sends the request.
 
-This module has the interface :class:`Request`, and the classes :class:`VersionRange` and
-:class:`ApiKey`.
-
-A request object has no version. ``NetworkClient`` chooses the newest version that the broker
-supports and that is in :attr:`Request.versions`. ``NetworkClient`` passes this version to
-``encode``. When the response arrives, it passes the same version to ``answers.decode``.
+A :class:`Request` has no version. ``NetworkClient`` chooses the newest version that the broker
+supports and that is in :attr:`Request.versions`. It passes this version to ``encode``. When the
+response arrives, it passes the same version to ``answers.decode``.
 """
 
 from __future__ import annotations

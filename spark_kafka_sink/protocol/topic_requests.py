@@ -1,6 +1,6 @@
-"""Requests for topics and configs: CreateTopics and DescribeConfigs.
+"""Requests for topics and configs: CreateTopics and DescribeConfigs. Also reads the values of a
+DescribeConfigs response.
 
-This module fills the fields of both requests, and reads the values of a DescribeConfigs response.
 ``admin/admin_client.py`` chooses the broker and sends the requests.
 """
 
@@ -52,11 +52,13 @@ def describe_configs(
 ) -> DescribeConfigsRequest:
     """Creates the request for the configs of topics or of a broker.
 
-    For topics, ``resources`` are the names of the topics, and the request may be sent to any
-    broker. For a broker, ``resources`` is the broker's id, and the request must be sent to that
-    broker. If ``names`` is None, all configs are requested. The broker leaves out names that do not
-    exist. The principal needs DESCRIBE_CONFIGS on the topic, or on the cluster for a broker's
-    configs.
+    * Topics: ``resources`` are the names of the topics. The request may be sent to any broker. The
+      principal needs DESCRIBE_CONFIGS on each topic.
+    * A broker: ``resources`` is the broker's id. The request must be sent to that broker. The
+      principal needs DESCRIBE_CONFIGS on the cluster.
+
+    ``names`` are the configs to request, or None for all configs. The broker leaves out names that
+    do not exist.
     """
     return DescribeConfigsRequest(
         resources=[

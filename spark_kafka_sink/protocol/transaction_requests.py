@@ -1,9 +1,7 @@
 """Creates the requests about transactions. A task's producer, the driver or an operator's command
-sends these requests.
+sends them (``producer/transaction/``, ``admin/transaction_client.py``).
 
-This module fills the fields of the requests. For some requests, only a part of the versions in
-``protocol/messages/`` is allowed: this module limits the versions of these requests.
-``producer/transaction/`` and ``admin/transaction_client.py`` send the requests.
+For some requests, this module allows only a part of the versions in ``protocol/messages/``.
 """
 
 from __future__ import annotations
@@ -58,11 +56,12 @@ def init_producer_id(
 ) -> InitProducerIdRequest:
     """Creates the InitProducerId request, for a new producer or a new epoch.
 
-    ``timeout_ms`` is the timeout of the producer's transactions. If ``transactional_id`` is None,
-    the producer is idempotent and has no transactions. If ``current`` is given, the broker raises
-    the epoch only if ``current`` is still the newest producer id and epoch of this transactional id
-    (v3, KIP-360). If ``current`` is not given, the broker raises the epoch in any case, and so
-    fences an earlier producer with this transactional id.
+    * ``transactional_id``: None if the producer is idempotent and has no transactions.
+    * ``timeout_ms``: the timeout of the producer's transactions.
+    * ``current``: if it is given, the broker raises the epoch only if ``current`` is still the
+      newest producer id and epoch of this transactional id (v3, KIP-360). If it is not given, the
+      broker raises the epoch in any case. This fences an earlier producer with this transactional
+      id.
     """
     return InitProducerIdRequest(
         transactional_id=transactional_id,
@@ -79,8 +78,7 @@ def add_partitions_to_txn(
     transaction is open, the coordinator opens one.
 
     Only transactions of version 1 need this request. In a transaction of version 2, the leader of a
-    partition adds the partition when the leader gets the transaction's first batch for this
-    partition (KIP-890).
+    partition adds the partition at the transaction's first batch for it (KIP-890).
     """
     return AddPartitionsToTxnRequest(
         transactional_id=transactional_id,
@@ -112,13 +110,14 @@ def list_transactions(
     prefix: str = "",
 ) -> ListTransactionsRequest:
     """Creates the request for the transactions of one coordinator. A caller that wants all
-    transactions must send the request to every broker.
+    transactions must send the request to every broker. Only transactions that pass all filters are
+    listed:
 
-    Only transactions that pass all given filters are listed. If ``states`` or ``producer_ids`` is
-    empty, it is not a filter. Brokers since 4.1 filter by ``prefix`` (v2, KIP-1152); with older
-    brokers, the caller must filter the response. ``min_duration_ms`` needs brokers since 3.8 (v1,
-    KIP-994). For ``min_duration_ms``, a transactional id that has never opened a transaction counts
-    as very old. So a caller that passes ``min_duration_ms`` should also pass ``states``.
+    * ``states``, ``producer_ids``: if empty, no filter.
+    * ``min_duration_ms``: needs brokers since 3.8 (v1, KIP-994). A transactional id that has never
+      opened a transaction counts as very old. So pass ``states`` as well.
+    * ``prefix``: brokers since 4.1 filter by it (v2, KIP-1152). With older brokers, the caller must
+      filter the response.
 
     The broker leaves out ids that the principal may not describe. While a broker still loads a
     partition of ``__transaction_state``, it returns COORDINATOR_LOAD_IN_PROGRESS and no
@@ -145,11 +144,11 @@ def versions_of(transaction_version: int) -> VersionRange:
     """The versions of EndTxn and TxnOffsetCommit that are allowed for a transaction of this version
     (1 or 2, KIP-890).
 
-    The broker applies the rules for the version of the request, even if the transaction was written
-    with another version. So the version of the request must fit the version of the transaction. For
-    example, if EndTxn v4 is sent again for a transaction of version 2, the broker returns
-    PRODUCER_FENCED, although the transaction was committed. Another example is TxnOffsetCommit:
-    only v5 adds the consumer group to a transaction of version 2.
+    The version of the request must fit the version of the transaction, because the broker applies
+    the rules for the version of the request. Two examples for a transaction of version 2:
+
+    * If EndTxn v4 is sent again after the commit, the broker returns PRODUCER_FENCED.
+    * Only TxnOffsetCommit v5 adds the consumer group to the transaction.
     """
     return VersionRange(5, 5) if transaction_version >= 2 else VersionRange(0, 4)
 

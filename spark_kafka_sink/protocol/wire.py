@@ -1,18 +1,15 @@
 """Reads the bytes of a broker's response with limited memory. All decoders of ``protocol`` use this
 module.
 
-:class:`WireReader` reads fields, and does not know their meaning. :class:`WireArray` is an array
-that is kept as bytes. :func:`decoding` converts every error in the bytes to a RemoteProtocolError.
+* :class:`WireReader` reads fields, and does not know their meaning.
+* :class:`WireArray` is an array that is kept as bytes. An item is created when a caller reads it,
+  because an object can need 300 bytes for an item of 18 bytes.
+* :func:`decoding` converts every error in the bytes to a RemoteProtocolError.
 
-Memory is allocated only for bytes that have arrived, and the time for decoding is proportional to
-the number of these bytes. A Python object needs more memory than its bytes in a response. In the
-worst case, an item of 18 bytes in a response becomes an object of 300 bytes. So an array is kept as
-bytes. An item of the array is created when a caller reads this item.
-
-Responses are kept as columns or as bytes, and items that were not requested are dropped. So a
-response needs at most four times its own size, plus 64 KiB, plus some memory for each item of the
-request. Tests measure this (``tests/protocol/test_hostile_answers.py``; for the decoders alone,
-``test_generated_messages.py``).
+Memory is allocated only for bytes that have arrived. A response needs at most four times its own
+size, plus 64 KiB, plus some memory for each item of the request. The time for decoding is
+proportional to the number of bytes. Tests measure this (``tests/protocol/test_hostile_answers.py``;
+for the decoders alone, ``test_generated_messages.py``).
 """
 
 from __future__ import annotations
@@ -292,11 +289,12 @@ class WireReader:
         self.position += 4 * count
 
     def tagged_fields(self) -> Iterator[int]:
-        """Yields the tag of each tagged field. The caller may then read the field's value. A value
-        that the caller does not read is skipped.
+        """Yields the tag of each tagged field. Yields nothing in versions that are not flexible.
+        The caller may then read the field's value. A value that the caller does not read is
+        skipped.
 
-        Raises an error if tags are not in ascending order (KIP-482), or if the caller reads more or
-        fewer bytes than the field has. Yields nothing in versions that are not flexible.
+        Raises an error if tags are not in ascending order (KIP-482). Also raises an error if the
+        caller reads more or fewer bytes than the field has.
         """
         if not self.flexible:
             return
@@ -340,13 +338,14 @@ def _skip_string(reader: WireReader, _version: int) -> None:
 
 
 class WireArray(Sequence[T_co]):
-    """An array of a response that is kept as bytes. An item is created each time it is read.
+    """An array of a response that is kept as bytes. An item is created each time it is read, by the
+    function ``read``.
 
-    ``read`` creates an item from a reader. The bytes contain ``count`` items, but it is possible
-    that an item is malformed, such as a string that is not UTF-8. So a caller that iterates over
-    the array can get the errors of a reader. Iterate only inside of :func:`decoding`. The result of
-    :meth:`checked` can be used anywhere. ``array[i]`` first reads all items before ``i``, so
-    iterate if you need more than one item.
+    The bytes contain ``count`` items, but an item can be malformed, such as a string that is not
+    UTF-8. Then the iteration raises the errors of a reader. So iterate only inside of
+    :func:`decoding`. The result of :meth:`checked` can be used anywhere.
+
+    ``array[i]`` first reads all items before ``i``. Iterate if you need more than one item.
     """
 
     __slots__ = ("_count", "_data", "_ends", "_flexible", "_read", "_start", "_version")
@@ -376,8 +375,8 @@ class WireArray(Sequence[T_co]):
         """Converts each item with ``of``. Returns a sequence of the results for which ``keep`` is
         true. If ``keep`` is None, the sequence has all results.
 
-        Every item is decoded once here, so that errors are raised here. The results are not kept as
-        objects: they are created again from the items' bytes when they are read.
+        Every item is decoded once here, so errors are raised here. The results are not kept as
+        objects: each is created again when it is read.
         """
         read, version = self._read, self._version
 
@@ -448,12 +447,11 @@ def decoding(
     flexible: bool,
     whole: bool = True,
 ) -> T:
-    """Decodes a response with ``read``, and returns the result. Raises only RemoteProtocolError.
+    """Decodes ``body``, the bytes of a response, with ``read``, and returns the result. If
+    ``whole`` is true, bytes that ``read`` leaves unread are an error.
 
-    ``body`` are the bytes of the response. If ``whole`` is True, bytes that ``read`` leaves unread
-    are an error. Each error names the API and the version, and contains none of the bytes. The
-    error is raised outside of the ``except`` clause, because otherwise its traceback would keep the
-    bytes in memory.
+    Raises only RemoteProtocolError. The error names the API and the version, and contains none of
+    the bytes.
     """
     data = bytes(body) if len(body) <= _COPIED else memoryview(body)
     reader = WireReader(data, flexible=flexible)
@@ -469,6 +467,7 @@ def decoding(
         reason = "a string is not UTF-8"
     else:
         return value
+    # Outside of the except clause: otherwise the traceback would keep the bytes in memory.
     raise RemoteProtocolError(
         f"{api.name} v{version}: the broker's answer is malformed: {reason}",
         hint="the broker, or something between it and here, does not speak Kafka's protocol",

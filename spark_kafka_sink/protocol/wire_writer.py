@@ -45,8 +45,8 @@ class WireWriter:
         self._data += value
 
     def string(self, text: str | None, *, nullable: bool = False) -> None:
-        """Writes a string. Raises IllegalStateError if the string is too long, or if ``text`` is
-        None although ``nullable`` is False.
+        """Writes a string. None means a null string. Raises IllegalStateError if the string is too
+        long, or if it is null and ``nullable`` is false.
         """
         if text is None:
             if not nullable:
@@ -129,8 +129,8 @@ def topic_name(name: str) -> str:
 
 
 def refuse_fields(api: str, version: int, *fields: str) -> UnsupportedVersionError:
-    """Creates the error for fields of a request that are set, although ``version`` does not have
-    them.
+    """Creates the error for a request that can't be sent in ``version``, because it uses ``fields``
+    that this version does not have.
     """
     return UnsupportedVersionError(
         f"{api} v{version} has no place for {' or '.join(fields)}",
