@@ -14,7 +14,7 @@ from tools.pictures import bars
 
 ROOT = Path(__file__).resolve().parent.parent
 #: The pages that have some.
-PAGES = ("README.md", "docs/faq.md", "docs/tuning.md")
+PAGES = ("README.md", "docs/faq.md")
 _MARKED = re.compile(r"(<!-- figure: ([a-z-]+) -->).*?(<!-- / -->)")
 
 

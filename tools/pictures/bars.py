@@ -154,11 +154,9 @@ def figures() -> dict[str, str]:
     rows = [*newest(SPARK_PEERS, "Spark"), *newest(ENGINE_PEERS, "engine")]
     rows.sort(key=lambda row: row.day)
     ratios = {(row.what, row.peer): row.told() for row in rows}
-    cpu = {(row.what, row.peer): row.cpu for row in rows}
     defaults, tuned = SPARK_PEERS
     java, confluent = ENGINE_PEERS
     small, large = "Spark, 100 B values", "Spark, 1 KB values"
-    tune = ", 10 tasks, tune=True"
     days = [row.day for row in rows if row.what in _SHOWN and row.peer == defaults]
     engine_small = "engine, 100 B values, 12 partitions"
     engine_large = "engine, 1 KB values, 12 partitions"
@@ -174,9 +172,6 @@ def figures() -> dict[str, str]:
         f" {ratios[engine_large, confluent]} at 1 KB",
         "send": f"{_send('confluent-kafka')} the CPU of confluent-kafka's",
         "measured": " to ".join(sorted({days[0], days[-1]})),
-        "tune-cpu": _told(cpu[large + tune, defaults]),
-        "tune-rows": ratios[large + tune, tuned],
-        "tune-cpu-small": _told(cpu[small + tune, defaults]),
         "exactly-once": f"{_told(added['job of 30 M rows, 1 / s'])} of the rows/s in a job of 30 M"
         f" rows, {_plain(added['micro-batch, p50'])} in a micro-batch",
     }
