@@ -15,6 +15,7 @@ import json
 import shutil
 import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -146,10 +147,11 @@ def main() -> None:
     create(admin, TOPIC, 12)
     machine = Rounds(args.rounds, partial(print, file=sys.stderr))
     names = list(contenders(args.bootstrap, args.jars, ""))
-    turn = iter(range(1_000_000))
 
     def writer(name: str) -> Writer:
-        return contenders(args.bootstrap, args.jars, str(next(turn)))[name]
+        # A new key for each query: two sessions of a run have the same brokers, and so the same
+        # commit log.
+        return contenders(args.bootstrap, args.jars, uuid.uuid4().hex[:8])[name]
 
     def said(name: str) -> Figures:
         found = run(spark, partial(writer, name), args.batches)
