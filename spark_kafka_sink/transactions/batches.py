@@ -70,8 +70,8 @@ class Batch:
     """The rows of one ``save()`` or of one micro-batch, as the driver commits them.
 
     * ``number``: the batch id of a micro-batch, or the txnVersion of a job.
-    * ``transactions``: the prepared transactions, one of each task that wrote a row. Empty if the
-      batch was already done when it was planned: then the tasks only count their rows.
+    * ``transactions``: one prepared transaction for each task that wrote a row. Empty if the batch
+      was already done when it was planned: then the tasks only count their rows.
     * ``payload``: the number and the size of all rows. None if the tasks did not count them.
     * ``digest``: identifies the input that the batch was read from. Empty if the input is unknown.
     * ``block``: is set if the rows are only one write of a batch that has several writes.

@@ -5,10 +5,10 @@ This module sends EndTxn and DescribeTransactions in rounds, until each outcome 
 ``committer.py`` writes the result to the commit log. ``outcomes.py`` interprets the responses.
 
 To *undo* a decision means to abort all its transactions. Two drivers may end the same decision at
-the same time. So that one does not commit while the other one undoes, both check the ages of the
-transactions ("Times" of docs/design/commit-protocol.md). An age is the time since the transaction
-began. The margin ``m`` is that of ``lease.py``. As long as no transaction is known to be committed
-or aborted, these are the limits:
+the same time. If one commits it while the other one undoes it, the batch is committed in part. So
+both check the ages of the transactions, as "Times" of docs/design/commit-protocol.md says. An age
+is the time since the transaction began. The margin ``m`` is that of ``lease.py``. As long as no
+transaction is known to be committed or aborted, these are the limits:
 
 * A driver sends EndTxn(commit) only at ages below timeout - 3m/8.
 * From timeout - 3m/8 to timeout - m/4, no driver sends EndTxn. So each earlier EndTxn has m/8 to

@@ -135,9 +135,9 @@ class Resolve:
 
     * ``planned``: the state that the operator has seen.
     * ``done``: if true, the batch counts as done after that. If false, it is written again.
-    * ``accepted``: the ids of transactions that contradict ``done``, as the operator has accepted.
-      If ``done`` is true, the rows of these transactions are lost or may be lost. If ``done`` is
-      false, their rows are committed, and will be visible twice.
+    * ``accepted``: the operator knows that these transactions (their ids) contradict ``done``. If
+      ``done`` is true, their rows are lost or may be lost. If ``done`` is false, their rows are
+      committed, and will be visible twice.
     """
 
     key: str
