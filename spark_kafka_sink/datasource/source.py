@@ -112,7 +112,9 @@ class KprodDataSource(DataSource):
         """Plans a batch write, and returns its writer. Spark calls this method once per batch
         write.
         """
-        return KprodWriter(self._plan(schema, overwrite=overwrite, streaming=False))
+        plan = self._plan(schema, overwrite=overwrite, streaming=False)
+        freeze_modules()
+        return KprodWriter(plan)
 
     @without_traceback
     def streamWriter(  # noqa: N802 - Spark's name

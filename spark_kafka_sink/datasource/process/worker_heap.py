@@ -2,8 +2,8 @@
 
 Spark's daemon runs a full garbage collection in a worker after each task, plan and commit. The
 collection visits every object of every module, which takes 16 ms of CPU with pyspark, Arrow and
-this package. A small task takes less. So this module calls ``gc.freeze`` once per worker process.
-In another process, such as the user's own, it does nothing.
+this package. A small task takes less. So this module calls ``gc.freeze`` at the end of the first
+two pieces of work of a worker process. In another process, such as the user's own, it does nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +14,39 @@ import sys
 from spark_kafka_sink.base.process_local import ProcessLocal
 
 _DAEMON = "pyspark.daemon"
+#: After a worker's first task, Spark sends the commit message as an Arrow array. ``pyarrow.array``
+#: then imports pandas where it is installed: 29,000 objects, which the second call freezes.
+_CALLS_THAT_FREEZE = 2
 
 
-def _freeze() -> bool:
+def _is_worker() -> bool:
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is None or spec.name != _DAEMON:
-        return False
-    gc.freeze()
-    return True
+    return spec is not None and spec.name == _DAEMON
 
 
-#: Keeps the objects that this worker has now out of later garbage collections. Called at the end of
-#: the worker's first task, plan or commit. Returns whether this process is a worker of Spark.
-freeze_modules = ProcessLocal(_freeze)
+class _Heap:
+    """The heap of this process."""
+
+    __slots__ = ("_calls", "is_workers")
+
+    def __init__(self) -> None:
+        self.is_workers = _is_worker()
+        self._calls = 0
+
+    def freeze(self) -> None:
+        if self.is_workers and self._calls < _CALLS_THAT_FREEZE:
+            self._calls += 1
+            gc.freeze()
+
+
+_heap = ProcessLocal(_Heap)
+
+
+def freeze_modules() -> bool:
+    """Keeps the objects that this worker has now out of later garbage collections. Called at the
+    end of each task, plan and commit: only the first two calls freeze. Returns whether this process
+    is a worker of Spark.
+    """
+    heap = _heap()
+    heap.freeze()
+    return heap.is_workers
