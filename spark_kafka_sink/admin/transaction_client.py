@@ -131,8 +131,9 @@ class AgeCalls(NamedTuple):
         return all(call.done and call.sent == 1 for call in self)
 
     def young(self) -> set[str]:
-        """The ids that both ``before`` and ``after`` list as open. So their transactions were also
-        open when the broker handled ``aged``. The caller removes the ids that ``aged`` lists.
+        """The ids in both responses of all open transactions. Their transactions were also open
+        when the broker handled ``aged``, which was sent between the two. The caller removes the ids
+        that ``aged`` lists.
         """
         return listed([self.before]).keys() & listed([self.after]).keys()
 

@@ -381,7 +381,7 @@ class KafkaProducer:
         """Begins the request of :meth:`describe_last_transaction`, and does not wait for the
         response. Call :meth:`describe_last_transaction` later to wait for the response.
 
-        If there is a transaction of :meth:`prepare`, the producer first forgets this transaction.
+        If the producer has a prepared transaction (:meth:`prepare`), it forgets this transaction.
         Java's producer has no such method.
         """
         manager = self._transactional("begin_reuse")

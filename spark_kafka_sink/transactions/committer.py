@@ -143,9 +143,9 @@ class Committer:
 
     def commit(self, owner: Owner, batch: Batch) -> Commit:
         """Makes all rows of ``batch`` visible to read_committed consumers, or raises an error.
-        Returns the kind of success: for example, the same batch may have been committed before. A
-        write of a block is only recorded: the commit at the end of the block makes its rows
-        visible.
+        Returns the kind of success: for example, the same batch may have been committed before. If
+        ``batch`` is one write of a ``transaction`` block, only records the write. The commit at
+        the end of the block makes these rows visible.
 
         The type of the error shows which rows are visible:
 

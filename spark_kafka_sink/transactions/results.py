@@ -326,8 +326,8 @@ class EndedSomehow:
     """The reason why a commit fails: it is unknown whether the batch is committed. The
     coordinators' descriptions don't show the outcome of the transactions with the ids ``ids``.
 
-    The decision to commit the batch may have been in the commit log, and is not there now. ``of``
-    is the number of the batch's transactions.
+    The commit log has no decision to commit the batch now. It may have had one earlier. ``of`` is
+    the number of the batch's transactions.
     """
 
     number: int

@@ -59,11 +59,10 @@ def sweep(
     """Aborts the open transactions of ``key`` for which ``is_orphan`` returns True, except the ids
     in ``keep``. Returns two values:
 
-    * The ids of the aborted transactions.
-    * True if the run with the id ``spared`` has open transactions that are not in ``keep``.
-
-    With transactions of version 2, ids in the state Empty are also aborted. They are not in the
-    first value, but count as open for the second value.
+    * The ids of the aborted transactions, without those that were in the state Empty. (With
+      transactions of version 2, ids in this state are also aborted.)
+    * True if the run with the id ``spared`` has open transactions that are not in ``keep``. An id
+      in the state Empty counts as open here.
 
     Only transactions of exactly this key are aborted. For the key "a", a transaction of the key
     "a.b" is not touched. With ``patient``, brokers that can't be reached are tried again for some

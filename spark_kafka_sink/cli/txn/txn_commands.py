@@ -328,8 +328,8 @@ def resolve(
     """End a batch that is PARTIAL: some of its transactions are committed, others are lost.
 
     If transactions of the batch are still open, '--as done' commits them, and '--as replay' aborts
-    them. The command first shows the state that it has read. After your confirmation it reads the
-    state again, and confirms it by a write. If the state has changed, the command refuses.
+    them. The command first shows the state that it has read. After you confirm, it reads the state
+    again, and refuses if the state has changed.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 

@@ -23,9 +23,9 @@ from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 
 def check_report_path(path: str) -> None:
-    """Raises ConfigError if ``path`` is neither a file nor a directory, or if the operator's allow
-    list does not permit the path. Call this function before a row is written. A path that does not
-    exist is no error here (:func:`lacks` checks it).
+    """Raises ConfigError if ``path`` is something else than a file or a directory, or if the
+    operator's allow list does not permit the path. Call this function before a row is written.
+    :func:`lacks` checks whether the path exists.
     """
     allow_lists.check_report_path(path)
     try:

@@ -106,8 +106,8 @@ def _asker(settings: OAuthSettings, clock: Clock) -> Callable[[], _Answer]:
 
 def _check_stores(client: ClientCredentials) -> None:
     """Reads the stores of the token endpoint, so that a wrong store is an error now. The error says
-    that the wrong ``ssl.`` option is in ``sasl.jaas.config``, because the brokers' connections have
-    options of the same names. Each request reads the stores again.
+    that the wrong ``ssl.`` option is in ``sasl.jaas.config``. The options of the brokers'
+    connections have the same names. Each request reads the stores again.
     """
     try:
         ssl_context(dict(client.tls))

@@ -84,7 +84,7 @@ class KafkaClient(Protocol):
         """Returns the time in ms until a node that is not :meth:`ready` must be checked again,
         because of backoff, connection setup or throttling.
 
-        The result is NEVER if the node is connected and not throttled. Then an event of its
+        If the node is connected and not throttled, the result is :data:`NEVER`: an event of the
         connection ends the next :meth:`poll`.
         """
         ...

@@ -327,8 +327,9 @@ class TransactionManager:
         For a producer without transactions, only checks that the producer has not failed. The
         errors are:
 
-        * IllegalStateError, if no transaction was begun. Also if an earlier call, such as a commit,
-          timed out and was not called again to receive its result.
+        * IllegalStateError, if no transaction was begun.
+        * IllegalStateError, if an earlier call, such as a commit, timed out. The application must
+          repeat that call first, to receive its result.
         * The error of the transaction, if the transaction has failed.
         * The error of the producer, if the producer has failed.
         """

@@ -576,8 +576,9 @@ class TxnRequestSender:
             requests.retry(request, now + self._backoff.plain(request))
 
     def _look_elsewhere(self, request: TxnRequest) -> None:
-        """Prepares to send ``request`` to another node, because the chosen node has failed. Queues
-        FindCoordinator for a request to the coordinator. For other requests, requests new metadata.
+        """Prepares to send ``request`` to another node, because the chosen node has failed. If
+        the coordinator must handle ``request``, queues FindCoordinator. Otherwise updates the
+        metadata.
         """
         if self._requests.needs_coordinator(request):
             self._requests.lookup_coordinator()
