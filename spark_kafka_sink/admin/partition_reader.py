@@ -58,8 +58,8 @@ class PartitionReader:
         """Requests the end offset of a partition and its next batches from ``offset`` on, at the
         same time. Returns the end offset and the batches.
 
-        The batches are None if a request had to be sent again. Otherwise the leader had all records
-        before the end offset when it read the batches.
+        The leader determines the end offset first, and then reads the batches. If one of the
+        requests had to be sent again, this order is not certain, so the batches are None.
         """
         # The leader handles the requests of a connection in order: first ListOffsets, then Fetch.
         # If one of them had to be sent again, the order is not known.

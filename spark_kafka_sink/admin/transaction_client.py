@@ -346,10 +346,10 @@ class TransactionClient(AdminClient):
         }
 
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
-        """Sends InitProducerId for each transactional id, after a look at the leaders of its
-        transaction's partitions (:meth:`run_ending`). The coordinator aborts the open transaction
-        of the id, and raises the epoch, which fences the producer. Returns the error codes like
-        :meth:`end`.
+        """Sends InitProducerId for each transactional id. The coordinator aborts the open
+        transaction of the id, and raises the epoch, which fences the producer. Before that, the
+        leaders of the transaction's partitions are requested (:meth:`run_ending`). Returns the
+        error codes like :meth:`end`.
         """
         wanted = {i: init_producer_id(i, _FENCE_TIMEOUT_MS) for i in transactional_ids}
         calls = {i: _ending(r, "InitProducerId", i) for i, r in wanted.items()}
@@ -775,8 +775,8 @@ def _metadata_call(
 
 
 def _send_by(look: Call[MetadataResponse] | Call[DescribeTransactionsResponse]) -> int:
-    """Returns the time until which the transactions of ``look`` may be ended. After that time, the
-    response to ``look`` is too old.
+    """Returns the time until which the response to ``look`` is fresh enough. ``look`` has shown the
+    leaders, or described transactions. After that time, these transactions must not be ended.
     """
     assert look.response is not None
     # (A throttled connection sends nothing until then, whatever is looked at.)

@@ -223,8 +223,8 @@ def encode_slices_again(
     raw_limits: Sequence[int],
     now_ms: int,
 ) -> list[EncodedSlice]:
-    """Encodes the rows of slices again that the accumulator has refused. The accumulator refuses a
-    slice if its open batch was closed before the slice was appended.
+    """Encodes rows again, whose slices the accumulator has refused. The accumulator refuses a slice
+    if its open batch was closed before the slice was appended.
 
     * ``columns``, ``groups``: the rows of the chunk that the slices come from.
     * ``refused``: the slices, at most one for each partition.

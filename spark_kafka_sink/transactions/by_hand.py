@@ -47,14 +47,14 @@ def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
     """Ends the open transactions of ``step.decision``. If ``step.done`` is true, they are
     committed. Otherwise they are aborted.
 
-    Returns the ids of these transactions:
+    Returns the ids of the transactions that are not as the operator wants them:
 
-    * The transaction could not be ended now.
-    * ``step.done`` is true, and the transaction is aborted or has an unknown outcome.
-    * ``step.done`` is false, and the transaction is committed.
+    * a transaction that could not be ended now,
+    * if ``step.done`` is true, a transaction that is aborted or has an unknown outcome,
+    * if ``step.done`` is false, a transaction that is committed.
 
-    The last two kinds contradict ``step.done``. The operator may have accepted some of them before
-    the command. Their ids are in ``step.accepted``, and are left out of the result.
+    The ids in ``step.accepted`` are left out: the operator has seen their outcomes, and accepts
+    them.
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())

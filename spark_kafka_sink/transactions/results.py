@@ -383,9 +383,9 @@ class NotFinished:
 
 @dataclass(frozen=True, slots=True)
 class BatchBefore:
-    """The reason why a commit fails: the batch with the number ``number`` was not decided. An
-    earlier batch of the key was decided before, and could not be ended. ``by`` is the failure of
-    that earlier batch.
+    """The reason why a commit fails: an earlier batch of the key is decided, and its
+    transactions could not be ended. ``number`` is the number of the batch to commit. ``by`` is the
+    failure of the earlier batch.
     """
 
     number: int

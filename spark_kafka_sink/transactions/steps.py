@@ -81,8 +81,9 @@ class RollForward:
 
 @dataclass(frozen=True, slots=True)
 class AbortBatch:
-    """Goal: abort batch ``number``, with its ``transactions``, and with all other open transactions
-    that the run in ``owner`` planned no later than this batch.
+    """Goal: abort batch ``number``, which has the transactions ``transactions``. Other open
+    transactions of the run in ``owner`` are also aborted, if the run did not plan them after this
+    batch.
 
     ``tasks_may_run`` is true if a task of the batch may still write.
     """

@@ -1,4 +1,4 @@
-"""Raises the package's errors to Spark without a traceback before the message.
+"""Removes the traceback from the package's errors before Spark prints them.
 
 Spark prints the traceback of a Python exception before the exception's message, in each task and
 each log. The message of an error of this package already has the cause, the place and the remedy.

@@ -401,8 +401,8 @@ class PartitionSequences(Generic[BatchT]):
         return True
 
     def move_on(self, batch: BatchT) -> tuple[BatchT, ...]:
-        """Begins the change of the partition to the next epoch, because ``batch`` of ``send`` has
-        failed permanently.
+        """Begins the change of the partition to the next epoch. The reason is that ``batch`` has
+        failed permanently. It has records of the method ``send``.
 
         Returns the other batches that must also fail, because they could otherwise be written
         twice.

@@ -462,8 +462,8 @@ class TransactionManager:
         * No batch of the partition is being sent again, waits to be sent again, or waits for proof
           that it is in the log.
         * Fewer than max.in.flight.requests.per.connection batches of the partition are in flight,
-          and fewer than five. Until the first acknowledgement on the partition, no batch of it is
-          in flight.
+          and fewer than five.
+        * No batch of the partition is in flight, if no batch of it was acknowledged yet.
 
         A batch that is sent again already has its sequence number. It can be sent if no earlier
         batch of the partition is in flight or must be sent again.

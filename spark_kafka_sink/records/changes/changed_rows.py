@@ -97,8 +97,8 @@ class ChangedRows:
         """Returns the row that :meth:`changed` still keeps at the end of the task. None if it keeps
         no row.
 
-        The row is the first of the two rows of an update, and the second one is missing. So its
-        mark shows that it can't be sent. The result has the form of the result of :meth:`changed`.
+        This row is the first of the two rows of an update. The second row is missing, so the row
+        can't be sent. The result has the form of the result of :meth:`changed`.
         """
         batch, self._open = self._open, None
         if batch is None:

@@ -162,8 +162,8 @@ def _json(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> JsonColum
 
 
 def _text_in_quotes(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
-    """The text of each value of a column, without quotes. The JSON of each value must be a string
-    that needs no escapes, such as a date.
+    """The text that stands between the quotes in the JSON of each value. The column has a type
+    whose JSON is a string without escapes, such as a date.
     """
     types, kind = pa.types, column.type
     if types.is_date(kind):

@@ -248,7 +248,7 @@ def check_key(key: str) -> str:
 
 
 def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:
-    """The transactional ids that the decisions in ``states`` name, each with its decision."""
+    """Returns the decided transactional ids of all keys. The value is the decision of the id."""
     return {
         one: DecidedBy(key, state.decision.number)
         for key, state in states.items()
