@@ -144,7 +144,7 @@ BROKERS: Mapping[str, Callable[[], Running]] = {
     "kfake": kfake,
     "kfake as Kafka 3.0": partial(kfake, "-kafka", "3.0"),
     "kfake, transactions of version 1": partial(kfake, *VERSION_1),
-    "kfake that closes at ApiVersions 4": partial(kfake, *NO_API_VERSIONS_4),
+    "kfake that closes connections after ApiVersions 4": partial(kfake, *NO_API_VERSIONS_4),
     "kfake without InitProducerId": partial(kfake, "-latest", "22=-1"),
     "kfake without ListTransactions": partial(kfake, "-latest", "66=-1"),
     "kfake without DescribeTransactions": partial(kfake, "-latest", "65=-1"),
