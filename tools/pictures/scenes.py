@@ -9,7 +9,7 @@ def processes() -> str:
     """Processes, threads, and who talks to whom."""
     on = Drawing(
         "processes", 920, 470,
-        "The driver plans and commits; each Python worker has one producer with two threads",
+        "The driver plans and commits. Each Python worker has one producer with two threads.",
     )  # fmt: skip
     on.frame((10, 10, 270, 450), "Driver", "spark")
     on.box(
@@ -39,12 +39,12 @@ def processes() -> str:
     on.box(
         (376, 184, 238, 76),
         "Network thread",
-        ["drains, sends, retries;", "alone touches sockets"],
+        ["sends batches, retries;", "only it talks to brokers"],
         "own",
     )
     on.arrow((495, 156), (495, 184))
     on.text(503, 175, "batches", "soft")
-    on.box((360, 288, 270, 40), "The next worker: its own")
+    on.box((360, 288, 270, 40), "Next worker: its own producer")
     on.arrow((260, 219), (310, 219), (310, 118), (376, 118))
     on.text(283, 236, "plan", "soft")
     on.arrow((376, 240), (325, 240), (325, 346), (262, 346))
@@ -66,7 +66,7 @@ def way_of_a_record() -> str:
     """From a row to its acknowledgement."""
     on = Drawing(
         "way", 920, 420,
-        "Rows go as columns through the writer thread into batches, and as requests to the brokers",
+        "The writer thread encodes rows into batches. The network thread sends them to the brokers.",
     )  # fmt: skip
     on.rect(10, 14, 900, 116, "spark")
     on.text(24, 36, "Writer thread: thousands of rows at a time", "title")
@@ -108,14 +108,14 @@ def way_of_a_record() -> str:
 _COMMIT = (
     ("task", "driver", "rows are written and acknowledged; transactions stay open", None),
     ("driver", "kafka", "1  open the commit log: fences every earlier driver", "nothing is visible; the batch runs again"),
-    ("driver", "driver", "2  is batch N done already? is the key still ours?", None),
+    ("driver", "driver", "2  check: batch N is not done, the key is ours", None),
     ("driver", "kafka", "3  write DECIDED N, in a transaction of its own", "nothing is visible; the batch runs again"),
-    ("driver", "kafka", "4  all transactions open and young? end the log's", "nothing is visible; the batch runs again"),
+    ("driver", "kafka", "4  check the tasks' transactions; commit step 3", "nothing is visible; the batch runs again"),
     (None, None, "the commit point", None),
     ("driver", "kafka", "5  EndTxn(commit) for each task's transaction", "the next start ends the rest; too late: PARTIAL"),
     ("driver", "kafka", "6  write DONE N", "the next start finds it committed"),
-    ("driver", "kafka", "7  abort what dead attempts left open", "the next commit sweeps, or it times out"),
-    ("driver", "driver", "8  commit returns; Spark records N in its checkpoint", "N runs again, is recognised and dropped"),
+    ("driver", "kafka", "7  abort the transactions of dead attempts", "the next commit or the brokers abort them"),
+    ("driver", "driver", "8  commit returns; Spark records N in its checkpoint", "Spark runs N again, and the sink drops it"),
 )  # fmt: skip
 
 
@@ -123,7 +123,7 @@ def commit() -> str:
     """The commit protocol, with the moments at which a driver may die."""
     on = Drawing(
         "commit", 1030, 540,
-        "The steps of an exactly-once commit, and what is true when the driver dies at each",
+        "The steps of an exactly-once commit, and what happens if the driver dies at a step",
     )  # fmt: skip
     lanes = {"task": 70, "driver": 200, "kafka": 580}
     for name, title, kind in (
@@ -155,7 +155,7 @@ def states() -> str:
     """What becomes of a micro-batch in the commit log."""
     on = Drawing(
         "states", 960, 350,
-        "A batch is prepared, decided and done; PARTIAL only when brokers aborted some in between",
+        "A batch is prepared, decided and done. It is PARTIAL if brokers aborted some transactions.",
     )  # fmt: skip
     on.box((20, 40, 150, 70), "Prepared", ["all tasks' transactions", "open, acknowledged"])
     on.box((290, 40, 150, 70), "DECIDED", ["durable in the log"], "own")
@@ -211,13 +211,13 @@ def connections() -> str:
     on.text(620, 100, "200 tasks x 12 leaders = 2400", "title")
     for number, line in enumerate(
         (
-            "Tasks: those that run at once",
-            "(cores of all executors), not all of the job.",
+            "Tasks: the tasks that run at once (at most",
+            "the cores of all executors).",
             "Leaders: brokers with a partition",
-            "of the topic. Fewer of either: coalesce,",
-            "a topic on fewer brokers.",
-            "Kept between tasks of a worker;",
-            "idle ones are closed after 9 minutes.",
+            "of the topic. To have fewer: coalesce,",
+            "or a topic on fewer brokers.",
+            "A worker keeps connections for its next",
+            "task. Idle ones are closed after 9 minutes.",
         )
     ):
         on.text(620, 138 + 20 * number, line, "soft")
@@ -228,7 +228,7 @@ def secrets() -> str:
     """Where a secret travels, and where it never is."""
     on = Drawing(
         "secrets", 920, 380,
-        "A reference travels through Spark; each process reads the secret itself",
+        "A reference travels through Spark. Each process reads the secret itself.",
     )  # fmt: skip
     on.box(
         (20, 20, 250, 76),
@@ -262,7 +262,7 @@ def secrets() -> str:
     on.arrow((600, 150), (660, 180))
     on.arrow((270, 300), (630, 300), (630, 80), (660, 80))
     on.arrow((630, 210), (660, 210))
-    on.text(290, 292, "read in place, held as a type that prints as [hidden]", "soft")
+    on.text(290, 292, "read on each machine; logs show [hidden]", "soft")
     on.box((660, 290, 240, 70), "Broker", ["TLS first; SCRAM: a proof only"], "kafka")
     on.arrow((780, 226), (780, 290))
     return on.svg()
