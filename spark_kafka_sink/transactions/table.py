@@ -488,9 +488,9 @@ def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
     """If the abort has not looked for other open transactions yet, it looks for them, and aborts
     two kinds. The first kind are transactions that the run of the batch planned no later than the
     batch: at the same generation of the key, or at an earlier one. The second kind are transactions
-    of superseded runs, which can't commit any more. (A planning does not abort them.) A transaction
-    that the run planned at a later generation stays open, if the run may still commit it.
-    Transactions that a decision names stay open, too.
+    of superseded runs, which can't commit any more. (A planning does not abort them.) So a
+    transaction that the run planned at a later generation is aborted only if it is of the second
+    kind. Transactions that a decision names stay open.
     """
     owner = goal.owner
     if view.sweeps:
@@ -501,8 +501,7 @@ def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
     """If tasks of the batch may still run, the abort waits until Spark has killed the tasks. Until
     then, a task that has sent no commit message may open a transaction. After the wait, the abort
-    looks for open transactions once more. It aborts those of this run, and those of superseded
-    runs, which can't commit any more.
+    looks for open transactions once more, and aborts the same two kinds as before the wait.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
@@ -560,9 +559,10 @@ def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
 def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
     """The runs of the transactions that were found are added to the list `superseded` in the state
     of the key, with one write. So no later commit of these runs can write a decision. A run is not
-    added if it can't commit anyway. Such a run is in the list already, or it planned the batch at
-    an earlier generation than the present one and is not the owner. (Each take-over of the key
-    raises its generation.)
+    added if it is already superseded for all of its transactions that were found. Such a run is in
+    the list, or it planned these transactions at an earlier generation than the present one. (Each
+    take-over of the key raises its generation.) But the owner is superseded only for transactions
+    that it planned before it could take over.
     """
     return None if view.has_superseded else _aborting(view, _undecided(view))
 
