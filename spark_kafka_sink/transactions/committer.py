@@ -9,10 +9,12 @@ The *commit point* of a batch is the EndTxn(commit) of the log's transaction tha
 Before the commit point, the batch's transactions can only be aborted. After it, they can only be
 committed. If this driver does not commit them, the next driver does.
 
-There are two exceptions, in which transactions are aborted after the commit point:
+There are three exceptions, in which transactions are aborted after the commit point:
 
 * No transaction of the decision is committed, and brokers have aborted some of them, or will soon
   do so. Then all are aborted, and the batch is written again.
+* Brokers abort a transaction because of its age, although others are committed. Then the batch is
+  PARTIAL, and an operator resolves it.
 * An operator aborts them: ``kprod txn abort --force``, or ``kprod txn resolve --as replay``.
 """
 
@@ -98,9 +100,9 @@ class Committer:
     decided if the commit log has the decision to commit it. The requests are sent over the
     connections of ``client``.
 
-    Each step before a decision takes at most max.block.ms. The commit of a decided batch takes at
-    most max.block.ms or delivery.timeout.ms, whichever is longer. ``lease.py`` limits the age of
-    the transactions.
+    Each step before a decision may take max.block.ms. The commit of a decided batch may take
+    max.block.ms or delivery.timeout.ms, whichever is longer. ``lease.py`` limits the age of the
+    transactions.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
