@@ -6,9 +6,11 @@ transaction that is older than its ``timeout``. So a batch may be decided only i
 transactions is younger than ``timeout - margin``.
 
 The *lease* limits the time between this check and the moment when the decision takes effect. It is
-the timeout of the transaction that writes the decision to the log, and begins before the check. If
-the driver stops for longer than the lease, the coordinator aborts the log's transaction. Then the
-decision never takes effect.
+the timeout of the transaction that writes the decision to the log, and begins before the check.
+EndTxn of this transaction may be late, for example because the driver was stopped, or because the
+coordinator was unavailable. If the coordinator has aborted the transaction meanwhile, the decision
+never takes effect. (It scans for old transactions only from time to time. The lease is short enough
+for one late scan.)
 """
 
 from __future__ import annotations
