@@ -3,10 +3,14 @@ query or a job in the commit log.
 
 :class:`Owner` checks a run against the log's state. ``table.py`` chooses the step that follows.
 
-Two drivers may run the same query. The log stops one of them. The *owner* is the run that may
-commit the key's batches. When another run takes over the key, the earlier owner is *superseded*:
-its commits are refused. Each take-over raises the *generation*, a number in the log's state. An
-example with two drivers of one query, A and B. The run of A owns the key:
+Planning, commit and abort run in different processes, and two drivers may run the same query. The
+log stops one of the drivers. A decision works like a compare-and-swap of the key's state: a driver
+fences the earlier writers, reads the state, and compares it by this rule.
+
+The *owner* is the run that may commit the key's batches. When another run takes over the key, the
+earlier owner is *superseded*: its commits are refused. Each take-over raises the *generation*, a
+number in the log's state. An example with two drivers of one query, A and B. The run of A owns the
+key:
 
 1. A and B plan batch N, both at generation 1.
 2. A commits N: it opens the key (fences earlier writers, and reads the state), and writes N as
