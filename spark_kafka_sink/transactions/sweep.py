@@ -1,7 +1,7 @@
 """Finds and aborts orphans: transactions that a crashed, killed or superseded task attempt left
 open. An orphan blocks every read_committed consumer of its partitions until it times out.
 
-Two kinds of open transactions are aborted here, if no decision names them:
+Two kinds of open transactions may be aborted here, if no decision names them:
 
 * Transactions of a run that can't commit any more (``CommitState.standing``).
 * Transactions of the run that performs the sweep.
@@ -61,8 +61,8 @@ def sweep(
 
     * The ids of the aborted transactions, without those that were in the state Empty. (With
       transactions of version 2, ids in this state are also aborted.)
-    * True if the run with the id ``spared`` has open transactions that are not in ``keep``. An id
-      in the state Empty counts as open here.
+    * True if the run with the id ``spared`` has open transactions that are not in ``keep``. With
+      transactions of version 2, an id in the state Empty counts as open here.
 
     Only transactions of exactly this key are aborted. For the key "a", a transaction of the key
     "a.b" is not touched. With ``patient``, brokers that can't be reached are tried again for some
@@ -88,8 +88,10 @@ def sweep(
         for i, d in described.items()
         if d.state in endable and d.error is ErrorCode.NONE and d.producer_id >= 0
     }
-    # (With version 1, this sends InitProducerId, which aborts any open transaction of the id. This
-    # is safe: no task uses the id of an orphan again, see ``transactional_producers.py``.)
+    # (With version 2, this sends EndTxn with the described producer id and epoch. If the id has a
+    # newer epoch by then, EndTxn has no effect. With version 1, this sends InitProducerId, which
+    # aborts any open transaction of the id. This is safe: no task uses the id of an orphan again,
+    # see ``transactional_producers.py``.)
     answers = client.abort_exactly(found, deadline_ms)
     unclear = [i for i, code in answers.items() if code is None and found[i].state is _S.ONGOING]
     if unclear:
