@@ -107,8 +107,9 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The number, the size and the topic of written rows. They do not depend on how the rows are
-    split into tasks. So if Spark repeats a batch with other rows, the payload shows that.
+    """The number, the size and the topic of written rows. Two writes of the same rows have equal
+    payloads, even if the rows are split into tasks in another way. So different payloads show that
+    Spark has repeated a batch with other rows.
 
     * ``rows``: the number of rows.
     * ``bytes``: the bytes of keys and values.
