@@ -190,7 +190,7 @@ def ending(
 
     1. A transaction is known to be committed: FINISH. Exception: WAIT if ``away`` is true and all
        open transactions are young.
-    2. The outcome of a transaction is unknown: WAIT if another one is open, and otherwise FINISH.
+    2. The outcome of a transaction is unknown: WAIT if another one is open. Otherwise as in 1.
     3. A transaction is aborted: UNDO.
     4. All are open and young: COMMIT, or WAIT if ``away`` is true.
     5. All are open, and ``age`` is OLD: UNDO. With ``only_lost``, as for an operator's commit:
@@ -203,6 +203,8 @@ def ending(
     the caller finds out the age, and calls again.
     """
     if not _lost_or_open(transactions, found):
+        # Brokers or an operator may have aborted the transaction with the unknown outcome. So the
+        # open ones are left alone: an operator ends them, or they time out.
         if _is_doubtful(transactions, found):
             return Ending.WAIT
         if not away:
