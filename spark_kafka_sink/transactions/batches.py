@@ -127,6 +127,9 @@ def number_refusal(
     Any batch may be the first batch of a key. ``query_id`` is the query of the batch, or empty if
     it is unknown. The queries are only compared if both are known.
     """
+    # The number of the last done batch is allowed, because Spark repeats a batch that it has not
+    # recorded as written. The check is strict: if another batch were taken for a repetition, its
+    # rows would be lost without an error.
     last_done = state.last_done
     if last_done == NOTHING_DONE or numbering is Numbering.ONCE:
         return None  # nothing was committed under this key
@@ -164,7 +167,8 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
     1. The log no longer has the done batch. If the rows of ``batch`` were counted, the result is
        that of :func:`forgotten_refusal`. Otherwise it is None.
     2. The digests of both inputs are known. The batch is refused if they differ.
-    3. The rows of ``batch`` or of the done batch were not counted. The result is None.
+    3. The payloads of ``batch`` or of the done batch are not known, for example because the rows
+       were not counted. The result is None.
     4. The payloads are compared: the numbers of rows, bytes and dead letters, and the topics. The
        batch is refused if they differ. Unknown numbers of dead letters are not compared.
 
