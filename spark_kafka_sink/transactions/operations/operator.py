@@ -133,7 +133,7 @@ class Resolution:
     """A plan to end the decided batch in ``report``.
 
     If ``done`` is True, the batch then counts as committed, and the rows of aborted transactions
-    stay missing. If ``done`` is False, the query writes the batch again, and rows that are already
+    stay missing. If ``done`` is False, the batch is written again, and rows that are already
     visible come twice.
     """
 
@@ -196,7 +196,8 @@ class Operator:
 
         There is one exception: if brokers have aborted some of the transactions, and none is
         committed, aborts the others. The batch's driver or another command may have ended the batch
-        since ``report``. Then the result shows how its transactions have ended.
+        since ``report``. So the result comes from the coordinators of the transactions, and not
+        only from the log.
 
         Raises one of these errors:
 
@@ -232,11 +233,10 @@ class Operator:
         return Committed(state, committed=True)
 
     def _confirmed(self, key: str, decision: Decision) -> CommitState:
-        """Opens ``key``, and ends the decided batch of the key if there is one. Returns the state
-        of the key after that.
+        """Ends the decided batch of ``key``, if there is one, and returns the state of the key.
 
-        The state is the newest: it shows that the batch of ``decision`` is done, or a write has
-        confirmed the state.
+        If the state does not show that the batch of ``decision`` is done, a write confirms that the
+        state is the newest.
         """
 
         def refusal(state: CommitState) -> Refuse | None:
@@ -419,9 +419,9 @@ class Operator:
 
         * ``run``: the plan has only transactions of this run.
         * ``older_than_ms``: the plan has only transactions that have been open for a longer time.
-          This protects a job that writes its first batch: its run is not in the log yet, so its
-          transactions look like orphans. Brokers since 3.8 measure the age. With earlier brokers,
-          this machine's clock measures it.
+          This protects a run that has not committed a batch yet, of a query or a job. Such a run
+          is not in the log, so its transactions look like orphans. Brokers since 3.8 measure the
+          age. With earlier brokers, this machine's clock measures it.
         * ``force``: if True, the plan also has the transactions of owners.
 
         Raises RefusedError if the commit log's topic is missing. If ``force`` is False, also raises
