@@ -3,9 +3,12 @@
 :class:`LogReader` returns a :class:`LogSnapshot`: the committed records of some keys, and the
 offset up to which they were read. ``log_parts.py`` joins the records to documents.
 
-The next read can begin at a snapshot, so that the partition is not read from its beginning again. A
-snapshot must not be used for longer than an hour (``CommitLog`` ensures this limit). Otherwise
-compaction may have removed a tombstone that the next read needs.
+The next read can begin at a snapshot, so that the partition is not read from its beginning again.
+``CommitLog`` uses a snapshot only if both of these are true:
+
+* The topic still has the same id. A topic that was created again has other records.
+* The snapshot is at most an hour old. Later, compaction may have removed a tombstone that the next
+  read needs (delete.retention.ms, a day by default).
 """
 
 from __future__ import annotations
