@@ -231,8 +231,11 @@ class CommitLog:
             """Whether the session has read the newest state of ``key``.
 
             ``first_offset`` is the offset of the first record that the session itself writes. The
-            result is False if the log has a record of ``key`` before this offset that the session
-            has not read. It is also False if the log can't be read up to this offset.
+            result is False in these cases:
+
+            * The log has a record of ``key`` before this offset that the session has not read.
+            * The log can't be read up to this offset.
+            * The offset is not known, or lies before the end that the session has read.
             """
             name, end = key.encode(), snapshot.next_offset
             if first_offset >= end and not self._reader.has_records(
