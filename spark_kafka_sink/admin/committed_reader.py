@@ -1,8 +1,8 @@
 """Reads the committed records of a small topic, such as a topic of dead letters or of reports.
 
 :class:`CommittedReader` returns records with key, value, timestamp and headers, and does not
-interpret them. The commit log has a reader of its own, which tolerates invalid bytes of other
-clients (``transactions/commit_log/log_reader.py``).
+interpret them. It raises an error for a damaged batch. The commit log has a reader of its own,
+because other clients may write invalid bytes to it (``transactions/commit_log/log_reader.py``).
 """
 
 from __future__ import annotations
