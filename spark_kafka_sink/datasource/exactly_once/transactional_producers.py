@@ -21,8 +21,8 @@ An id is never used again in these cases:
 - Its InitProducerId timed out and was sent again.
 - Its coordinator does not report that its last transaction was committed.
 
-docs/design/exactly-once.md ("Exactly-once, the tasks' side") has the reasons. An example: batch 7
-gives a worker three tasks, and ``last_done`` is 6 at planning.
+docs/design/exactly-once.md has the reasons, in the sections of the tasks' and of the driver's side.
+An example: batch 7 gives a worker three tasks, and ``last_done`` is 6 at planning.
 
 * Task A takes k=0, which batch 6 used last, and prepares. Its producer is kept warm.
 * Task B takes k=1, because task A uses k=0. Task B fails, so k=1 is never used again.
@@ -208,7 +208,8 @@ class TransactionalProducers:
         """
         # Spark takes longer to make the first rows than the coordinator takes to respond. But
         # InitProducerId is sent only after a row has come: it leaves the id in the state Empty, and
-        # the sweep of the next commit aborts an id in this state.
+        # the sweep of the next commit aborts an id in this state. A task without a warm producer
+        # opens no connection before a row has come.
         id_ = None if self._warm is None else self._ids.next_used()
         if id_ is None:
             return
@@ -243,7 +244,8 @@ class TransactionalProducers:
                 # A transaction that was not committed may still be open. For example:
                 #   1. Two attempts of one task prepare. The driver commits one of them.
                 #   2. The coordinator of the other id also leads its partition, and stops: no sweep
-                #      sees the transaction.
+                #      sees the transaction. (A sweep also misses it if the coordinator is moving,
+                #      or if the transaction was prepared after the sweep.)
                 #   3. The next batch takes this id. InitProducerId aborts the transaction without a
                 #      check of the leaders, and Kafka 4.3.1 drops the marker of the abort.
                 #   4. The commit of the next batch makes the rows of the other attempt visible.
@@ -297,7 +299,8 @@ class TransactionalProducers:
 
         Raises KafkaTimeoutError if a request AddPartitionsToTxn timed out and was sent again. The
         first request may still arrive after the commit, and begin another transaction. The
-        committed transaction would then look lost.
+        coordinator would then describe only that transaction. After its timeout, the committed
+        transaction would look lost.
         """
         if producer.identity_in_doubt:
             raise KafkaTimeoutError(
