@@ -215,11 +215,11 @@ class TransactionPlan:
     def is_done(self, identity: TaskIdentity) -> bool:
         """Whether the task's batch is already committed. If it is, the task must write nothing. For
         a task of a stream, this method also checks the run and the micro-batch, which are unknown
-        at planning.
+        at planning. Raises one of these errors:
 
-        - SupersededError: another run has taken over.
-        - CommitError: the run was aborted, the log expects another query or micro-batch, or the
-          batch is done with other source offsets.
+        - SupersededError: another run has taken over, or the run was aborted.
+        - CommitError: the log shows that the run was aborted, or expects another query or
+          micro-batch. Or the batch is done with other source offsets.
         - IllegalStateError: Spark has not passed the run and the micro-batch to the task.
         """
         if self.context is not None:
