@@ -224,8 +224,9 @@ _TO_BE_ANSWERED = frozenset({_Place.SENT, _Place.QUEUED})
 
 def _precedes(one: _InFlight[BatchT], other: _InFlight[BatchT]) -> bool:
     """True if ``one`` has a lower sequence number than ``other``. Sequence numbers begin at 0 again
-    after the largest number. Both batches must be unresolved: then their numbers differ by less
-    than half of the range. So a larger difference shows that the numbers have begun again.
+    after the largest number. Both batches must have been unresolved at the same time: then their
+    numbers differ by less than half of the range. So a larger difference shows that the numbers
+    have begun again.
     """
     return (other.base_sequence - one.base_sequence) % _SEQUENCES < _SEQUENCES // 2
 
