@@ -383,9 +383,9 @@ class NotFinished:
 
 @dataclass(frozen=True, slots=True)
 class BatchBefore:
-    """The reason why a commit fails: an earlier batch of the key is decided, and its
-    transactions could not be ended. ``number`` is the number of the batch to commit. ``by`` is the
-    failure of the earlier batch.
+    """The reason why a commit fails: another batch of the key is decided, and its transactions
+    could not be ended. ``number`` is the number of the batch to commit, which was not decided.
+    ``by`` is the failure of the other batch.
     """
 
     number: int
