@@ -161,7 +161,7 @@ def states() -> str:
     on.box((290, 40, 150, 70), "DECIDED", ["durable in the log"], "own")
     on.box((560, 40, 150, 70), "DONE", ["every row visible once"], "own")
     on.box((20, 220, 150, 70), "Aborted", ["nothing visible;", "Spark writes again"])
-    on.box((290, 220, 150, 70), "Undone", ["none was committed:", "the rest is aborted"])
+    on.box((290, 220, 150, 70), "Undone", ["none was committed;", "all are aborted"])
     on.box(
         (560, 220, 150, 70),
         "PARTIAL",
@@ -177,11 +177,11 @@ def states() -> str:
     on.text(104, 150, "failed, or the", "soft")
     on.text(104, 166, "driver died", "soft")
     on.arrow((350, 110), (350, 220))
-    on.text(340, 190, "away too long,", "soft", "end")
+    on.text(340, 190, "restarted too late,", "soft", "end")
     on.text(340, 206, "before any EndTxn", "soft", "end")
     on.arrow((410, 110), (560, 230))
-    on.text(500, 150, "away too long, between the", "soft")
-    on.text(512, 166, "first EndTxn and the last", "soft")
+    on.text(500, 150, "restarted too late,", "soft")
+    on.text(512, 166, "after some EndTxn, not all", "soft")
     on.arrow((290, 255), (170, 255))
     on.arrow((710, 244), (790, 184))
     on.arrow((800, 130), (710, 92))
@@ -244,7 +244,7 @@ def secrets() -> str:
         )
     ):
         on.text(350, 62 + 28 * number, line)
-    on.text(350, 158, "tested with canary secrets", "soft")
+    on.text(350, 158, "tests search these places for secrets", "soft")
     on.arrow((270, 58), (330, 58))
     on.box(
         (20, 250, 250, 100),
@@ -256,8 +256,8 @@ def secrets() -> str:
         ],
         "bad-box",
     )
-    on.box((660, 20, 240, 76), "Driver's planner", ["reads it for preflight, commit"], "own")
-    on.box((660, 150, 240, 76), "Python worker of a task", ["reads it when it connects"], "own")
+    on.box((660, 20, 240, 76), "Driver's planner", ["reads the secret to check, commit"], "own")
+    on.box((660, 150, 240, 76), "Python worker of a task", ["reads the secret to connect"], "own")
     on.arrow((600, 58), (660, 58))
     on.arrow((600, 150), (660, 180))
     on.arrow((270, 300), (630, 300), (630, 80), (660, 80))
