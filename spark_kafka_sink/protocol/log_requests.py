@@ -143,8 +143,8 @@ def describe_producers(tp: TopicPartition) -> DescribeProducersRequest:
     """Creates the request for all producers that the leader of ``tp`` has in memory for ``tp``. The
     request is sent to this leader.
 
-    The response shows hanging transactions: a hanging transaction is open at the leader, but no
-    coordinator lists it.
+    A hanging transaction is open at the leader, as the response shows, but no coordinator lists
+    it.
     """
     topic = TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
     return DescribeProducersRequest(topics=[topic])

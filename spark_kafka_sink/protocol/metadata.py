@@ -47,7 +47,7 @@ _RELIABLE_EPOCHS: Final = 9  # Java: MetadataResponse.hasReliableLeaderEpochs
 class TopicMetadata:
     """The metadata of one topic.
 
-    * ``topic_id``: 16 bytes. None if the broker returns no topic ids (below v10).
+    * ``topic_id``: 16 bytes. None if the broker has no topic ids, or returns none (below v10).
     * ``partitions``: the partitions, without duplicates. A partition that the broker has left out
       has an entry without a leader. The size of the response limits the number of such entries.
     * ``authorized_operations``: a bit for each operation (Kafka's ``AclOperation``) that the
