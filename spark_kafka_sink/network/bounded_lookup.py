@@ -1,8 +1,8 @@
 """Resolves a host name with a time limit.
 
-:func:`resolve_within` runs the lookup on a thread of its own, and waits for the result. When the
-time limit is over, the caller continues. The thread ends later, when the lookup returns. A caller
-that must not wait uses ``client/lookup_threads.py``.
+:func:`resolve_within` runs the lookup on a daemon thread of its own, and waits for the result. When
+the time limit is over, the caller continues. The thread ends later, when the lookup returns. A
+caller that must not wait uses ``client/lookup_threads.py``.
 
 The lookup calls the resolver of the operating system, which can't be interrupted. If a name server
 does not respond, the resolver may block for 15 s or longer.

@@ -185,7 +185,7 @@ def _guarded(settings: TokenProvider, what: str, call: Callable[[], T]) -> T:
     """Calls ``call``, a function of the user's code, and returns its result.
 
     Raises OSError if ``call`` raises OSError. Then the fetch is repeated. A KafkaError is raised
-    unchanged. Raises AuthenticationError for all other exceptions.
+    unchanged. Raises AuthenticationError for any other Exception, and for SystemExit.
 
     The text of the user's exception may contain a secret. So the raised OSError or
     AuthenticationError has only the class of the exception and its place in the code.

@@ -84,7 +84,8 @@ def bootstrap_addresses(
       it connects. A name that is unknown now may be known then.
     * ``resolve_canonical_bootstrap_servers_only``: each IP address of a host becomes one server.
       Its name is the canonical name of the address, as Kerberos needs it. If this name does not
-      resolve to the address, the server has the IP address as its name.
+      resolve to the address, the server has the IP address as its name. A host that can't be
+      resolved is left out.
 
     Hosts that can't be resolved are logged as warnings. Raises ConfigError if no server can be
     resolved. The error's hint has the reason for each host.

@@ -193,6 +193,7 @@ class Metadata:
           also has the addresses that could not be reached. Otherwise the hint has the brokers'
           error for the topic.
         * InvalidTopicError or AuthorizationError, if a broker returns such an error for a topic.
+        * InvalidTopicError, if no request can encode the name of a topic.
         * A fatal error of the request, such as a failed authentication.
         * The error of :meth:`close`, if the metadata are closed.
         """

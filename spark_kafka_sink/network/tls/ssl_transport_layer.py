@@ -3,7 +3,8 @@ close_notify.
 
 OpenSSL reads from and writes to two buffers in memory (``ssl.MemoryBIO``), not the socket.
 :class:`SslTransportLayer` transfers the bytes between the buffers and the socket. So no call
-blocks, and bytes that OpenSSL writes during a read (a key update, an alert) are also sent.
+blocks, and bytes that OpenSSL writes during a read (a key update, an alert) are also sent. The
+context forbids renegotiation, which TLS 1.3 does not have.
 
 A server could send internal messages of TLS (key updates, tickets, requests to renegotiate) without
 end, even before it shows a certificate. These limits protect the client:
@@ -58,8 +59,8 @@ class SslTransportLayer:
 
     * AuthenticationError: the handshake has failed. In TLS 1.3, the broker can reject the client's
       certificate only after the handshake. Then the first read raises this error.
-    * ConnectionError: the connection has ended, with or without close_notify, or it breaks after
-      the broker has sent data.
+    * ConnectionError: the connection has ended, with or without close_notify. Or it breaks after
+      the broker has sent data. Or the server exceeds one of the limits above.
     """
 
     __slots__ = (
