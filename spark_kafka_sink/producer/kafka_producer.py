@@ -78,7 +78,7 @@ class KafkaProducer:
             future = producer.send(ProducerRecord("topic", b"value", key=b"key"))
             future.result(10).offset
 
-    Options have Java's names. These options differ from Java's:
+    Options have Java's names. These are some of the options that differ from Java's:
 
     * ``configFile``: a properties file with more options.
     * ``key.serializer``, ``value.serializer``: a name (``str``, ``int``, ``long``, ``float``,
@@ -487,8 +487,8 @@ class KafkaProducer:
         aborted. Waits for at most ``timeout_ms``, and never raises.
 
         The transaction is aborted only if new metadata shows a leader for each of its partitions.
-        If the abort does not succeed in time, brokers abort the transaction after
-        transaction.timeout.ms. A prepared transaction is not aborted.
+        After this check, the abort is sent for at most a second. If it does not succeed, brokers
+        abort the transaction after transaction.timeout.ms. A prepared transaction is not aborted.
         """
         manager, until = self._transaction_manager, self._clock.now_ms() + timeout_ms
         if (

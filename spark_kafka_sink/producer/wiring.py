@@ -112,9 +112,9 @@ def _serializer(given: object, option: str, config: ProducerConfig, undo: ExitSt
     """Returns the serializer object for ``option``, which is key.serializer or value.serializer.
     ``given`` is the value of the option: a serializer object, a class, a name or None.
 
-    A serializer object is used unchanged, as in Java. Otherwise this function creates the
-    serializer, and calls its ``configure(configs, is_key)``. ``undo`` closes the serializer if the
-    producer can't be created.
+    A serializer object is used unchanged, as in Java. Otherwise this function creates or imports
+    the serializer, and calls its ``configure(configs, is_key)``. ``undo`` closes the serializer if
+    the producer can't be created.
     """
     made = serializer(given, option)
     undo.callback(close_plugin, made, "serializer")

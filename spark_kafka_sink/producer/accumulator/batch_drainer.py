@@ -156,8 +156,8 @@ class BatchDrainer:
                 if head.state is BatchState.CLOSING or (
                     manager is not None and not manager.may_drain(head)
                 ):
-                    # The closer, or the response to a batch in flight, wakes the sender. In Java,
-                    # the node is ready, and the sender's loop repeats without a batch to send.
+                    # The closer, or a response, wakes the sender. In Java, the node is ready, and
+                    # the sender's loop repeats without a batch to send.
                     continue
                 left = self._backoff_left(queue, head, now) if head.attempts else 0
                 if left > 0:

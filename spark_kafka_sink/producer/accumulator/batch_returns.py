@@ -91,7 +91,7 @@ class BatchReturns:
         the new batches.
 
         The new batches are at the head of the queue, in order, and are sent without a backoff.
-        Later batches of the topic have at most half of the rejected size (DESIGN.md, rule R7).
+        Later batches of the topic are limited to half of the rejected size (DESIGN.md, rule R7).
 
         Raises IllegalStateError in the cases of :meth:`reenqueue`, and for a batch with a single
         record.

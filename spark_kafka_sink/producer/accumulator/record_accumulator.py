@@ -68,8 +68,8 @@ class PartitionQueues:
     * ``open``: the queues with an open batch
     * ``closed_heads``: the queues whose first batch is closed
 
-    With these indexes, a pass of the sender visits only queues that have a batch. Only the methods
-    of this class add batches to a queue or remove them.
+    With these indexes, the sender finds the nodes that are ready, and visits only queues that have
+    a batch. Only the methods of this class add batches to a queue or remove them.
     """
 
     __slots__ = ("by_node", "by_partition", "closed_heads", "cluster", "leaderless", "open")

@@ -2,8 +2,9 @@
 
 A task attempt begins when the producer is created, and again at each
 ``KafkaProducer.start_attempt`` or ``begin_transaction``. The sender calls the recorder for each
-request, response, retry and completed batch. The recorder also decides whether a failed batch fails
-the attempt. The counts become a ``produce_report.ProduceReport``.
+request, response and retry. The thread that completes a batch, usually the network thread, reports
+the batch to the recorder. The recorder then decides whether a failed batch fails the attempt. The
+counts become a ``produce_report.ProduceReport``.
 """
 
 from __future__ import annotations
