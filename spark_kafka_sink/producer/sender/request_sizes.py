@@ -86,7 +86,8 @@ class RequestSizes:
         found = self._nodes.get(node)
         if found is None or size <= self._least:
             return
-        # The broker may have closed the connection because of its socket.request.max.bytes.
+        # The broker may have closed the connection because of its socket.request.max.bytes (100 MiB
+        # by default).
         if size > found.answered:
             found.most = found.answered
         found.size = max(self._least, min(found.most, found.size // 2))

@@ -213,7 +213,9 @@ class Sender:
         EndTxn or by InitProducerId. Called when no batch is queued and no request is in flight.
 
         If a transaction is open and is neither being committed nor aborted, this method begins its
-        abort. A prepared transaction is not aborted.
+        abort. A prepared transaction is not aborted. If the coordinator does not respond in time,
+        :meth:`force_close` ends the wait. The brokers then abort the transaction after
+        transaction.timeout.ms.
         """
         manager = self._transaction_manager
         if manager is None:
