@@ -4,7 +4,8 @@
 * :class:`Latch` is an event that a thread waits for.
 * :class:`Waiters` has the latches of several threads that wait for the same state.
 
-Most code does not read the clock: it gets the time as the argument ``now``.
+Most code does not read the clock: it gets the time as the argument ``now``. It blocks only in
+:meth:`Clock.wait`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class Latch:
 
     # Not a threading.Condition: a KeyboardInterrupt can be raised between two calls of its Python
     # code. In Condition.__enter__, the lock then stays held forever. In Condition.wait, the
-    # caller's ``with`` then releases a lock that it does not hold.
+    # caller's ``with`` then releases a lock that it does not hold. A plain lock has no such gap:
+    # ``with`` takes it in one step, and releases it in one step.
     __slots__ = ("_gate",)
 
     def __init__(self) -> None:

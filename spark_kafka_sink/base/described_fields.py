@@ -1,4 +1,4 @@
-"""Converts dataclasses to JSON and to JSON Schema. Each field of such a dataclass has a
+"""Converts dataclasses to JSON and back, and to JSON Schema. Each field of such a dataclass has a
 description.
 
 A :class:`Described` has the description of a field and its unit:

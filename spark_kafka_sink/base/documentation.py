@@ -1,11 +1,10 @@
 """The addresses of documentation pages for this version of the package.
 
-All links that users see are made here: in messages, in the metadata of the package, and on the
-documentation site.
+All links that users see begin with :data:`SITE`: in messages, in the metadata of the package, and
+on the documentation site.
 
-If no site is set (:data:`SITE`), messages name a command that prints the same text, such as ``kprod
-explain KP0301``. They never name a file in docs/, because the installed package does not contain
-docs/.
+If no site is set, messages name a command that prints the same text, such as ``kprod explain
+KP0301``. They never name a file in docs/, because the installed package does not contain docs/.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """All exceptions of this package, the table of the brokers' error codes, and the form of warnings.
 
 The table follows Kafka's ``common/protocol/Errors.java``. For each error code it has the class of
-the exception, the meaning, the hint, and the producer's reaction.
+the exception, the meaning, the hint, and the producer's reaction. The reactions follow Java's
+``Sender`` and ``TransactionManager``.
 
 An exception is called ``XError`` if Java calls it ``XException``. All exceptions are picklable,
 because Spark sends them from a worker to the driver. No exception contains a secret, or the value,

@@ -1,7 +1,7 @@
 """The operator's allow-lists: they limit the files, environment variables, addresses and classes
 that options may name.
 
-Each list is an environment variable of the driver and of each executor:
+Each list is an environment variable of the driver and of each executor, so no option can change it:
 
 * A list that is not set allows all values.
 * An empty list allows no value.

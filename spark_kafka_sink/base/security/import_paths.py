@@ -3,6 +3,8 @@
 An import path has one of two forms: ``package.module:Name`` or ``package.module.Name``. The caller
 checks the methods of an imported class. This module also describes an exception of a user's code
 without the text of the exception.
+
+The driver also calls :func:`find`, as a check. So a wrong path is an error before any task starts.
 """
 
 from __future__ import annotations

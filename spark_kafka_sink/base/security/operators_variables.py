@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+# The package's own ``__init__`` imports this module, so it must not import other modules of the
+# package.
 VARIABLES: Final[Mapping[str, str]] = MappingProxyType(
     {name: text for name, text in os.environ.items() if name.startswith("KPROD_ALLOWED_")}
 )
