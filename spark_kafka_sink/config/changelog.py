@@ -5,7 +5,8 @@ change: insert, update, delete, or preimage. A preimage is a row with the values
 update.
 
 :data:`CHANGELOGS` has the feeds with a name. The names of their columns come from Delta Lake's
-change data feed, Debezium's ``Envelope``, and Flink's ``RowKind``.
+change data feed, Debezium's ``Envelope`` (in ``debezium-core``), and Flink's ``RowKind``, which
+Paimon's audit log has as a column.
 """
 
 from __future__ import annotations

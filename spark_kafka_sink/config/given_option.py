@@ -20,8 +20,8 @@ class Given:
 
     * ``value``: the value. For a secret in a file, it is a reference to the line of the secret.
     * ``name``: the name as the user wrote it. An option of the sink has its documented name.
-    * ``where``: a text with the name of the file that has the option. It is empty for an option of
-      the write itself.
+    * ``where``: a text with the name of the file that has the option. It is empty if the option is
+      not from a file.
     * ``content``: the secret itself, for a secret in a file. It is only for checks in this process,
       and is never pickled or logged.
     """

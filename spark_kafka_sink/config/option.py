@@ -406,9 +406,9 @@ def refuse(
 ) -> list[str]:
     """Raises ConfigError for the first of ``checks`` whose combination the user's options have.
 
-    Checks with ``warns`` never raise an error: their texts are returned as warnings. ``given`` are
-    the names of the options that the user has set. ``values`` has the effective values of all
-    options.
+    A check with ``warns`` never raises an error. If the options have its combination, its text is
+    one of the returned warnings. ``given`` are the names of the options that the user has set.
+    ``values`` has the effective values of all options.
     """
 
     def filled(text: str) -> str:

@@ -1,9 +1,13 @@
 """Creates the configuration of a write, or of a producer without Spark, from the options that a
 user has set.
 
-The steps are: read the values, apply defaults that depend on other options, check the combinations,
-determine the effective delivery guarantee, and build the configuration. Only the driver and a
-user's ``KafkaProducer`` import this module. Tasks unpickle its results.
+These are the steps for a write:
+
+1. Read the values, and apply defaults that depend on other options.
+2. Check the producer options, and determine the effective delivery guarantee.
+3. Check the combinations of sink options, and build the configuration.
+
+Only the driver and a user's ``KafkaProducer`` import this module. Tasks unpickle its results.
 """
 
 from __future__ import annotations
@@ -204,8 +208,8 @@ def _effective_guarantee(
     """The delivery guarantee that results from the producer options, and warnings about it. If the
     options switch idempotence off, the guarantee is NONE.
 
-    ``is_given`` is true if the user has set deliveryGuarantee. Raises ConfigError if the options
-    make this guarantee impossible.
+    ``is_given`` is true if the user has set deliveryGuarantee. Raises ConfigError if the user has
+    set a guarantee that the options make impossible.
     """
     idempotent = producer.values[_IDEMPOTENCE] and producer.idempotence_off is None
     reason = producer.idempotence_off or "kafka.enable.idempotence is set to false"

@@ -29,8 +29,9 @@ class ProducerConfig:
     * ``connections_max_idle_ms`` is 2**63-1 if idle connections are never closed.
 
     Two configurations are equal, and have the same hash, if all fields except ``warnings`` are
-    equal. ``security`` has the ``sasl.`` and ``ssl.`` options that the user has set, sorted by
-    name. A secret in it has the type Password.
+    equal. So a Python worker of Spark finds the producer of an earlier task by its configuration.
+    ``security`` has the ``sasl.`` and ``ssl.`` options that the user has set, sorted by name. A
+    secret in ``security`` has the type Password.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]

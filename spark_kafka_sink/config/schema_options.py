@@ -1,8 +1,8 @@
 """The options of the formats with a schema (Avro, Protobuf, JSON Schema), and of the schema
 registry.
 
-This module reads these options and checks their combinations. Their names are Confluent's, because
-users know these names and have them in their files.
+This module reads these options and checks their combinations. The names with a dot are Confluent's,
+because users know these names and have them in their files.
 """
 
 from __future__ import annotations
@@ -210,7 +210,8 @@ def registry_tls(values: Mapping[str, object]) -> dict[str, object]:
 
 def registry_urls(values: Mapping[str, object]) -> tuple[str, ...]:
     """Returns the addresses of the schema registry, such as ``("https://host:8081",)``, without a
-    slash at the end. If the option contains a reference to a secret, returns an empty tuple.
+    slash at the end. If the option contains a reference to a secret, returns an empty tuple: the
+    addresses are checked after the reference is replaced.
 
     Raises ConfigError in these cases:
 

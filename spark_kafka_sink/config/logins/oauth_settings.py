@@ -1,6 +1,6 @@
 """The settings of OAUTHBEARER and AWS_MSK_IAM: the source of a token or of AWS credentials.
 
-:data:`TokenSource` has a class for each source. Exactly one source must be set.
+:data:`TokenSource` has a class for each source. For OAUTHBEARER, exactly one source must be set.
 ``network/auth/token_sources.py`` fetches the token.
 """
 

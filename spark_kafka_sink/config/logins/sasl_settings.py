@@ -1,7 +1,7 @@
 """Reads the ``sasl.`` options: the mechanism and its settings.
 
-A user sets ``sasl.jaas.config``, or the short form ``sasl.username`` and ``sasl.password``. It is
-an error if these options contradict each other.
+A name and a password are in ``sasl.jaas.config``, or in the short form ``sasl.username`` and
+``sasl.password``. It is an error if these options contradict each other.
 
 The driver reads the settings only to find mistakes before a task starts. Each producer reads them
 again on its own machine, where the secrets are.

@@ -301,7 +301,7 @@ def check_options(entry: JaasEntry, module: LoginModule) -> None:
 
     * ``module`` does not have or does not support this option.
     * Its value is empty or wrong.
-    * It contradicts the other options.
+    * It contradicts the other options, or has no effect with them.
     """
     for name in entry.options:
         option, value = module.find(name), entry.get(name)

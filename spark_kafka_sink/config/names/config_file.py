@@ -4,7 +4,8 @@ user's options.
 * An option of the write overrides a line of the file.
 * A secret in the file is replaced by a reference to its line.
 * A line for another client is ignored with a warning: several clients can share the file. Other
-  clients are a consumer, an admin client, Connect and a schema registry.
+  clients are a consumer, an admin client and Connect. If no format has a schema, a line for a
+  schema registry is also ignored.
 * Any other line is treated like an option of the write: an unknown name is an error.
 """
 

@@ -53,8 +53,8 @@ def add_producer_option(found: GivenOptions, name: str, given: Given) -> bool:
     """Adds an option to ``found.producer`` and returns True. Returns False if ``name`` is no option
     of the producer.
 
-    For an option without an effect in this package, such as ``metrics.context.x``, adds only a
-    warning and returns True. Raises ConfigError for an option that the sink refuses, such as
+    For a name that begins with one of ``NO_MEANING_PREFIXES``, such as ``metrics.context.x``, adds
+    only a warning and returns True. Raises ConfigError for an option that the sink refuses, such as
     ``transactional.id``.
     """
     option = PRODUCER_OPTIONS.get(name)

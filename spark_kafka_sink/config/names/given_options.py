@@ -24,9 +24,9 @@ def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
     """Checks the names of all ``options``, and of the options in the ``configFile`` if it is one of
     them. Returns the options from both sources.
 
-    ``prefix`` is ``kafka.`` for a write, and empty for a producer without Spark. Only a write
-    accepts the options of the sink. Raises ConfigError for a name that is not an option, and for a
-    file that can't be read.
+    ``prefix`` is ``kafka.`` for a write, and empty for a producer without Spark. Of the options of
+    the sink, such a producer accepts only ``configFile``. In the file, it ignores them with a
+    warning. Raises ConfigError for a name that is not an option, and for a file that can't be read.
     """
     found = GivenOptions(prefix)
     for key, name, value in folded(options.items()):

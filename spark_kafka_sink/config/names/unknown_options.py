@@ -1,8 +1,8 @@
 """The error for a wrong option name, with a suggestion.
 
 The hint of the error depends on the reason: the name belongs to other software, is refused, has the
-wrong prefix, or is misspelt. If the name looks like the name of a secret, the hint also tells the
-user to replace the secret.
+wrong prefix, or is misspelt. If the name looks like the name of a secret and is not in a file, the
+hint also tells the user to replace the secret.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
     """Creates the error for a name that is no valid option in ``place``.
 
     ``key`` is the name in lower case, and ``shown`` the name as the user wrote it. If the name
-    looks like the name of a secret, the hint tells the user to replace the secret: Spark may have
-    shown it.
+    looks like the name of a secret, the hint tells the user to replace the secret: other programs,
+    such as Spark or a shell, may have shown it. This does not apply to a name in a file.
     """
     name = key.removeprefix(PREFIX)
     error = _known_elsewhere(name, shown, place)
