@@ -63,6 +63,7 @@ class BatchJoiner:
         * With the next batch, it would have more than ``size.max_rows`` rows or ``size.max_bytes``
           bytes.
         * The next batch has a different schema.
+        * The iterable ends, or raises an exception.
         * 100 ms (:data:`HOLD_MS`) have passed since the call. A wait for the iterable can't be
           interrupted, so it can last longer.
 

@@ -151,7 +151,7 @@ class ColumnPlan:
     """The roles of the columns in Spark's Arrow batches: key, value, topic and so on. Picklable.
 
     The fields ``*_column`` are indexes of columns, or None if the DataFrame has no such column. An
-    option such as ``keyColumns`` can name several columns for a part of the record. Then ``key``,
+    option such as ``keyColumns`` can name the columns for a part of the record. Then ``key``,
     ``value`` or ``headers`` has these columns, and the field ``*_column`` of this part is None.
 
     * ``topic``: the option ``topic``, without blanks around it. If it is set, a column ``topic`` is

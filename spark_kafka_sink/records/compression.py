@@ -350,8 +350,8 @@ _RISE, _FALL = 0.05, 0.005
 
 
 class CompressionRatioEstimator:
-    """Estimates the compression ratio of a topic's next batch: its compressed size divided by its
-    raw size.
+    """Estimates the compression ratio of a topic's next batch, as Java's class with the same name.
+    The ratio is the compressed size divided by the raw size.
 
     The estimate comes from the ratios of the topic's earlier batches with the same compression
     type. The first estimate is 1 (no compression). Several threads can use the object without a

@@ -130,8 +130,8 @@ class ReadBatch:
       another kind.
     * ``records``: the wanted records. If ``unreadable`` is not None, only those from before the
       record that can't be read.
-    * ``unreadable``: the first record that can't be read and that is possibly wanted. None if there
-      is no such record.
+    * ``unreadable``: the reason why the batch, or a record that is possibly wanted, can't be read.
+      None if there is no such reason.
     * ``header_known``: false if the header can't be read. Then only ``base_offset`` is known, and
       ``last_offset`` has the same value.
     """
@@ -176,8 +176,8 @@ def read_batches(
     No content of the log raises an error: a batch that can't be read is yielded with
     ``unreadable``. The iteration ends after a batch with an impossible length or with overlapping
     offsets. The reading of a batch stops after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS`
-    records. Later records of this batch are left out, without ``unreadable``. Raises
-    IllegalStateError if ``fetched`` has an error code.
+    records, so it takes less than a second. Later records of this batch are left out, without
+    ``unreadable``. Raises IllegalStateError if ``fetched`` has an error code.
     """
     if fetched.error is not ErrorCode.NONE:
         raise IllegalStateError(f"a fetch that failed with {fetched.error.name} has no records")

@@ -220,9 +220,9 @@ def from_record_batch(
 ) -> RecordColumns:
     """Converts the rows of ``batch`` to RecordColumns. Strings and binaries are not copied.
 
-    Keys and values that consist of several columns must be built before
-    (``records/formats/composed_columns.py``). A row with a null timestamp gets ``now_ms``, in ms
-    since the epoch.
+    If an option such as ``keyColumns`` names the columns of a part of the record, this part must be
+    built before (``records/formats/composed_columns.py``). A row with a null timestamp gets
+    ``now_ms``, in ms since the epoch.
 
     A row can't be sent in these cases:
 

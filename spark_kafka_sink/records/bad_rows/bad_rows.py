@@ -34,7 +34,7 @@ _COMPOSED = "records.formats.composed_columns", "connect"
 
 @dataclass(eq=False)
 class _Facts:
-    """The properties of a :class:`Reason`. A dead letter has them as headers.
+    """The properties of a :class:`Reason`. A dead letter has them as headers, except for ``text``.
 
     * ``text``: the reason in a few words.
     * ``kind``: the kind of the error, which has the error code.

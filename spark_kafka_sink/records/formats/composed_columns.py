@@ -57,10 +57,11 @@ def with_composed(
     Returns a batch with a new column for each of these parts, and a plan that uses the new columns.
 
     Rows that can't be encoded are added to ``bad``. If ``bad`` is None, raises DataError for one of
-    these rows. The new column has the row's columns as JSON in such a row, for the dead letter.
+    these rows. If each topic has its own schema, a row with a null topic can't be encoded either.
+    It is not added to ``bad``, because a later check finds it.
 
-    If each topic has its own schema, a row with a null topic can't be encoded either. It is not
-    added to ``bad``, because a later check finds it.
+    In a row that can't be encoded, the new column has the row's columns as JSON, for the dead
+    letter.
     """
     columns, bad = list(batch.columns), bad or BadRows(None)
     gone = _tombstones(batch, plan)

@@ -1,6 +1,6 @@
 """Encodes columns as JSON, with the same text as Spark's ``to_json``.
 
-These are the rules of ``to_json``. ``JsonOptions`` can change them:
+These are the rules of ``to_json``. ``JsonOptions`` can change some of them:
 
 * A null field is left out.
 * A null in an array, or as a value in a map, is written as ``null``.

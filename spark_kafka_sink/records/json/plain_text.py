@@ -48,7 +48,9 @@ def internal_text(column: pa.Array) -> pa.Array:
     * timestamp, interval: the number of microseconds
     * time: the number of nanoseconds
     * struct, array: a text such as ``[1,x,null]``
-    * bytes: Base64. For the same bytes, ``to_json`` itself writes a different text in each run.
+
+    Only bytes have another text than in ``to_json``: Base64. For the same bytes, ``to_json`` writes
+    a different text in each run.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()

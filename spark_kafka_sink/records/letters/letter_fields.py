@@ -20,9 +20,9 @@ def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str 
     """Reads the fields of a dead letter from its headers: code, reason, topic, batch, row and
     message.
 
-    A field is None if the record does not have its header. Other programs that write dead letters
-    do not write all headers. If a header occurs several times, the last one counts. This happens to
-    a row that was itself read from a dead-letter topic.
+    A field is None if the record does not have its header: not every program that writes dead
+    letters writes all headers. If a header occurs several times, the last one counts. This happens
+    to a row that was itself read from a dead-letter topic.
     """
     from spark_kafka_sink.records.bad_rows.bad_rows import TEXT_OF_CODE
 

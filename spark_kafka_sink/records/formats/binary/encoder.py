@@ -3,8 +3,8 @@
 :func:`payloads_of` needs nodes (``records/nodes.py``), and not the schema. It encodes each column
 in one pass for all rows.
 
-The bytes of a row are joined from pieces (``RowPieces``), such as the bytes of a field. A list is
-one piece. A nested record is one piece if it has a length or can be null.
+The bytes of a row are joined from pieces (``RowPieces``), such as the bytes of a field. All items
+of a list are one piece. A nested record is one piece if it has a length or its column has nulls.
 """
 
 from __future__ import annotations
