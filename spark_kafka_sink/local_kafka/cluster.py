@@ -190,8 +190,8 @@ class KafkaCluster:
 
     def wait_until_in_sync(self, *, timeout: float = DEFAULT_START_TIMEOUT_S) -> None:
         """Waits until the metadata of each running node lists all running nodes, and all replicas
-        are in sync. Partitions with a replica on a stopped node are not checked. Call this before
-        you restart the next node.
+        are in sync. Partitions with a replica on a stopped or frozen node are not checked. Call
+        this before you restart the next node.
 
         Raises LocalKafkaError after ``timeout`` seconds. The error has the end of the log of a
         running node, and one of these problems:

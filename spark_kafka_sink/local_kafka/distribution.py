@@ -2,14 +2,15 @@
 
 The jars are downloaded by Maven, or by the Ivy that is a part of PySpark.
 
-* Both tools verify each jar with the repository's checksum (Maven by ``--strict-checksums``, Ivy by
-  the default ``ivy.checksums=sha1,md5``).
+* Both tools verify each jar with the repository's checksum, and reject a jar that does not match
+  (Maven by ``--strict-checksums``, Ivy by the default ``ivy.checksums=sha1,md5``).
 * An incomplete download is never used. The jars are downloaded into a directory with a temporary
   name. When all jars are there, a list of the files with their sizes is written, and the directory
   gets its final name. If the files later differ from this list, they are downloaded again.
-* Several processes can use the cache. A process holds a file lock until the directory has its final
-  name.
-* Each version of Kafka has its own directory and lock.
+* Several processes can use the cache. A process holds a file lock from the check of the cache until
+  the directory has its final name.
+* Each version of Kafka has its own directories and its own lock. A failed download of one version
+  does not affect another version.
 """
 
 from __future__ import annotations

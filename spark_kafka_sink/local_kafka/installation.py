@@ -133,7 +133,8 @@ def prepare(version: str = KAFKA_VERSION) -> Installation:
     Several processes may call this function at the same time.
 
     The first call for a version takes half a minute, each later call takes a tenth of a second.
-    Raises LocalKafkaError if a file can't be downloaded or created.
+    Raises LocalKafkaError if there is no suitable JVM, or if the jars can't be downloaded. Without
+    a class archive, brokers only start more slowly.
     """
     release(version)  # an unknown one leaves nothing in the cache
     java = find_java()

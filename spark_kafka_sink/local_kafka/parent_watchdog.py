@@ -1,8 +1,9 @@
 """Kills the brokers after the Python process that started them has ended. That process is called
 the parent here.
 
-This file is run as a script: ``python parent_watchdog.py DIRECTORY``. The brokers are in its
-process group. Its standard input is a pipe whose other end only the parent has.
+This file is run as a script: ``python parent_watchdog.py DIRECTORY``. A broker joins the process
+group of the script when it is started, so no broker runs without the script. The standard input of
+the script is a pipe whose other end only the parent has.
 
 1. The parent exits, crashes or is killed by SIGKILL.
 2. The operating system closes the parent's end of the pipe.
