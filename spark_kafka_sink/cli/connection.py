@@ -103,8 +103,8 @@ def operator_of(
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Prints an error of this package (KafkaError) as one line, and ends the command. Other
-    exceptions are bugs, and keep their traceback.
+    """Prints an error of this package (KafkaError) as one line, and ends the command. Any other
+    exception is raised unchanged, so a bug keeps its traceback.
     """
     try:
         yield

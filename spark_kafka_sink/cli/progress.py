@@ -24,8 +24,8 @@ class Bar:
     """A progress bar. It is called with the number of finished steps and the number of all steps,
     such as ``bar(3, 12)``. A step is, for example, a request.
 
-    The bar disappears when all steps are finished. It changes only while it is called, and not in a
-    thread. So it never changes while the command prints a line.
+    The bar disappears when all steps are finished. It changes only while it is called: no thread
+    draws it. So it never changes while the command prints a line.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 Prometheus. ``transactions/operations/blockers.py`` finds the transactions.
 
 The metrics are the output of ``kprod txn blockers --prometheus``. Cron runs the command, and
-node_exporter's textfile collector reads its output. A driver can't export these metrics, because
-the open transactions of a dead driver still block consumers.
+node_exporter's textfile collector reads its output. A driver does not export these metrics: the
+open transactions of a dead driver still block consumers, but a dead driver exports nothing.
 """
 
 from __future__ import annotations

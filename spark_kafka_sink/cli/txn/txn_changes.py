@@ -136,7 +136,7 @@ def fence(where: Where, confirmation: Confirmation, name: str) -> None:
 
 def commit(where: Where, confirmation: Confirmation, key: str) -> None:
     """Commits the transactions of a batch in the phase DECIDED, after a confirmation. DECIDED means
-    that the commit log has the decision to commit the batch.
+    that the commit log has the decision to commit the batch. Some transactions may still be open.
 
     If brokers have aborted some of the transactions and none is committed, the batch is undone: all
     its transactions are aborted, none of its rows is visible, and the exit code is 1.

@@ -329,7 +329,7 @@ def resolve(
 
     If transactions of the batch are still open, '--as done' commits them, and '--as replay' aborts
     them. The command first shows the state that it has read. After you confirm, it reads the state
-    again, and refuses if the state has changed.
+    again, confirms it by a write, and refuses if the state has changed.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
