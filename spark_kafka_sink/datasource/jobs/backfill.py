@@ -125,7 +125,7 @@ def backfill(
 
     - ConfigError if an earlier call with this ``name`` had another plan.
     - ConfigError if another call with this ``name`` runs.
-    - ConfigError if the files of the source have changed since the first call.
+    - ConfigError before a step if the files of the source have changed since the first call.
     - CommitError if a step takes too long and can't be divided.
     - SupersededError if another call has taken over the backfill.
     """

@@ -6,7 +6,8 @@ of the commit log, the *key of the rows*. In this module, only :meth:`Ledger.fen
 state of that key.
 
 **Place.** Each record has its own key, and the form of a state without a batch
-(docs/design/commit-protocol.md, "The state"). The content of the record is in one more field::
+(docs/design/commit-protocol.md, "The state"). The content of the record is in one more field. A
+program that does not know this field keeps it unchanged when it writes the state::
 
     {prefix}~~backfill~{name}        the field "backfill": Progress, a few hundred bytes
     {prefix}~~backfill-plan~{name}   the field "backfillPlan": BackfillPlan, written once
@@ -16,9 +17,10 @@ write has no empty part, so no write has one of these two keys. The rules of the
 also hold for these records: only one transactional id writes a key, and a later writer fences an
 earlier writer.
 
-**Steps.** The version and the end of a step are recorded before its rows are written. A later call
-may find this record. Then :meth:`Ledger.fence` compares the version with ``lastDone`` of the key of
-the rows::
+**Steps.** The version and the end of a step are recorded before its rows are written. The version
+is larger than the version of every earlier step. A later call may find this record. Then
+:meth:`Ledger.fence` ends a decided commit, takes over the key of the rows, and compares the version
+with ``lastDone`` of this key::
 
     lastDone >= the version   the step is written: the next step begins at its end
     otherwise                 the step is never written: the next step begins where it began
@@ -28,7 +30,7 @@ The next step may be smaller or larger than a step that was not written.
 **Two callers.** The owner is the caller that may write the records. It increments its heartbeat
 (``Progress.beat``) while it runs. Another caller takes over in two cases:
 
-- The heartbeat has not changed for some time.
+- The heartbeat has not changed for some time. No clocks of different machines are compared.
 - The owner's process is known to have ended (``running_process.py``).
 
 The old owner may only have been suspended, and may continue after the takeover. Then it fails, and

@@ -21,9 +21,9 @@ class BackfillStep:
     - ``rows`` is the number of the step's rows.
     - ``bytes`` are the bytes of the step's keys and values.
     - ``seconds`` is the duration of the write.
-    - ``share`` is the estimated fraction of the source's rows that are written after this step,
-      from 0 to 1. The estimate is rough if the first call did not count the rows: then all ranges
-      of the column count as equally large.
+    - ``share``, from 0 to 1, is the estimated fraction of the source's rows that this step and the
+      steps before it have written. All slices of a range count as equally large. If the first call
+      did not count the rows, all ranges count as equally large, too.
     """
 
     version: int

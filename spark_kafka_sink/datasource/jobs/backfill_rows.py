@@ -9,6 +9,8 @@ Every row of the source is in one range, even a row that is added after the plan
 - The first range has no lower bound, and also has the rows with null.
 - The last range has no upper bound, and also has the rows with NaN, which Spark sorts last.
 
+The slice of a row is a hash of the row's columns. This hash is the same in each call.
+
 The bounds of the ranges are recorded as texts. The text of a timestamp is its microseconds since
 the epoch, so it does not depend on a time zone. Other types are converted to text and back with
 CAST.

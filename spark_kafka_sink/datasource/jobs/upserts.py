@@ -1,8 +1,9 @@
 """``upserts``: the last change of each key of a change feed, as a DataFrame.
 
 A window function of Spark ranks the changes of each key, and only the last change stays. This needs
-one shuffle, and no Python code processes rows. ``records/changes/`` makes the Kafka records of the
-changes.
+one shuffle, and no Python code processes rows. The sink can't do this itself: it can't shuffle, and
+the changes of a key have no order if they are in different tasks. ``records/changes/`` makes the
+Kafka records of the changes.
 """
 
 from __future__ import annotations
