@@ -30,8 +30,10 @@ class Step:
 
     * ``name``: the name of the step.
     * ``said``: the finding, or the reason why the step was skipped.
-    * ``change``: advice. Only a failed step or a warning has advice.
-    * ``code``: an error code such as ``KP0301``. Only a failed step or a warning has a code.
+    * ``change``: advice.
+    * ``code``: an error code such as ``KP0301``, which the docs explain.
+
+    A failed step and a warning have both advice and a code. Other results have neither.
     """
 
     name: str

@@ -4,8 +4,8 @@
 * :func:`check_host` runs only the steps whose result can differ between machines.
 * :func:`check_exactly_once` also tries transactions, in a topic of its own.
 
-:func:`check_cluster` and :func:`check_host` create no topic and write no record. They initialize a
-transactional id or a producer id, but send nothing with it.
+:func:`check_cluster` and :func:`check_host` create no topic and write no record.
+:func:`check_cluster` initializes a transactional id or a producer id, but sends nothing with it.
 """
 
 from __future__ import annotations

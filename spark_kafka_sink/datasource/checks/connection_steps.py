@@ -291,8 +291,9 @@ def _without_dead(
     """Splits ``found``, the unreachable brokers, into two maps: the brokers that are still in the
     cluster's metadata, and the dead brokers, which have left the metadata.
 
-    Waits up to 12 seconds, until the cluster has noticed a dead broker. A living broker with a
-    wrong advertised address stays in the metadata.
+    Waits until all of them have left the metadata, but at most 12 s or ``timeout_ms``. The cluster
+    needs some seconds to notice a dead broker. A living broker with a wrong advertised address
+    stays in the metadata.
     """
     deadline_ms, attempts = admin.deadline(min(timeout_ms, _DEATH_MS)), 0
     while True:

@@ -345,8 +345,7 @@ class _Trial:
         """Sends EndTxn. Returns the error code of the response. Without a clear response, returns
         None.
         """
-        # "Looked now": the leader of the trial's partition needs no check, it has just acknowledged
-        # a record.
+        # As if the partition's leader was checked now: the leader has just acknowledged a record.
         looked_ms = self._client.clock.now_ms()
         ended = self._client.end(
             [transaction], committed=committed, deadline_ms=self._soon(), looked_ms=looked_ms

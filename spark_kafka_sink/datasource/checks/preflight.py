@@ -6,8 +6,8 @@ A result is cached for 60 seconds. A missing dead-letter topic is created.
 The result contains the :class:`Cluster`. Each task gets it, so that hundreds of tasks don't request
 the same metadata at the same time.
 
-There is no preflight at a commit or abort, because all rows are already acknowledged then. A broker
-that is down at this time must not fail the batch.
+There is no preflight at a commit or abort. At a commit, all rows are already acknowledged, and a
+broker that is down at this time must not fail the batch.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class PreflightCheck:
         The result depends on the option ``preflight``:
 
         * ``required``: a failed check raises its error, such as AuthorizationError.
-          KafkaTimeoutError means that no broker responded within max.block.ms, or that a topic is
-          missing.
+          KafkaTimeoutError means that no broker responded within max.block.ms, or that a topic was
+          missing for ``MISSING_TOPIC_TIMEOUT_MS``.
         * ``warn``: a failed check logs its error, at most once in 60 s, and the result is None.
         * ``off``: nothing is checked, and the result is None.
         """
