@@ -9,6 +9,8 @@ then identifies a write by its name (txnAppId) and the micro-batch's id (txnVers
 
 The commit log also gets a run id, which ``exactly_once/named_writes.py`` generates for each name
 and each run of a query. Two queries that use one name have different run ids, and stop each other.
+A new checkpoint with an old name is an error. After a failed write, the next write gets a new run
+id.
 """
 
 from __future__ import annotations

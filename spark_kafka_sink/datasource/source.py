@@ -2,7 +2,7 @@
 
 :class:`KprodDataSource` makes the plan of a write (``plan/write_plan.py``) for one of three
 writers. A writer only passes calls on: ``write`` to :class:`PlannedTask`, ``commit`` and ``abort``
-to :class:`PlannedBatch`.
+to :class:`PlannedBatch`. Most modules are imported on use, so that a lookup of the format is cheap.
 
 The driver checks a write in this order:
 

@@ -29,7 +29,7 @@ class TopicTail:
 
     def new_values(self, timeout_ms: int) -> list[bytes]:
         """The values of the records since the last call, from one Fetch request. Incomplete and
-        unreadable records are skipped. The result is an empty list in two cases:
+        unreadable records are skipped. The result is also an empty list in two cases:
 
         - It is the first call.
         - The records at the current offset were deleted. The next call continues at the new first

@@ -55,9 +55,8 @@ def text_or_error(
     """Sends a request to the driver, which answers with :func:`schema_with_text`. Returns the
     answer's text. If the answer is an error, raises this error.
 
-    Raises ConfigError if the driver's package is too old for the request. The
-    message of this error contains ``function``, the name of the user's function that sends the
-    request.
+    Raises ConfigError if the driver's package is too old for the request. The message of this error
+    contains ``function``, the name of the user's function that sends the request.
     """
     found = answer_of_driver(spark, options)
     if found is None:

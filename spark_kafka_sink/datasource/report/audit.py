@@ -57,7 +57,8 @@ Progress = Callable[[int, int], None]
 class AuditResult:
     """The result of an audit: a comparison of a write's report with the rows in Kafka.
 
-    - ``claimed`` is the number of rows in the report, dead letters included.
+    - ``claimed`` is the number of rows in the report, dead letters included. It is 0 if the write
+      has failed, or has added no row.
     - ``found`` is the number of rows that the audit found in the topics, dead letters included.
       With ``sample``, only the rows in the parts that were read are counted.
     - ``dead_letters`` is the number of dead letters among the found rows.

@@ -24,8 +24,8 @@ from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 def check_report_path(path: str) -> None:
     """Raises ConfigError if ``path`` is something else than a file or a directory, or if the
-    operator's allow list does not permit the path. Call this function before a row is written.
-    :func:`lacks` checks whether the path exists.
+    operator's allow list does not permit the path. Call this function before a row is written. A
+    missing directory is no error here: :func:`lacks` finds it.
     """
     allow_lists.check_report_path(path)
     try:

@@ -16,8 +16,9 @@ A file is used only under these conditions:
 * The digest of its request is equal. A file has no other trace of the request, because a registry's
   address may contain a secret.
 
-Several processes may write a file at the same time. This module raises no error: while the registry
-responds, a write does not need the cache.
+Several processes may write a file at the same time: each replaces the whole file, and all write the
+same content. This module raises no error: while the registry responds, a write does not need the
+cache.
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ class ProducerSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TransactionTime:
-    """The time limit of a task's transaction. The transaction must end within ``timeout_ms``
-    (transaction.timeout.ms). The last ``margin_ms`` of this time are for the driver's commit.
+    """The time limit of a task's transaction, in milliseconds. The transaction must end within
+    ``timeout_ms`` (transaction.timeout.ms). The last ``margin_ms`` are for the driver's commit.
 
     ``generation`` is the commit log's generation at planning: a number that grows when another run
     takes over. The task returns it to the driver (``TaskTransaction``).
