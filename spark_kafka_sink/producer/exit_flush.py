@@ -135,7 +135,7 @@ def _has_work(parts: ProducerParts) -> bool:
     Returns False in these cases:
 
     * The network thread has ended, or this process is a fork.
-    * ``close`` was called with the timeout 0.
+    * A close was forced, for example by the timeout 0.
     * The producer has failed, and a method has already raised the error.
     """
     # A producer that a daemon thread is just closing also counts: the daemon thread would end with

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
 
+# A broker limits the size of a batch by message.max.bytes, and the size of a request only by
+# socket.request.max.bytes. Large requests save work for the producer and the broker. But a request
+# must arrive within request.timeout.ms, and until then the broker sends no other response on this
+# connection.
+
 #: The largest limit in bytes. A link of 100 Mbit/s needs a third of a second for 4 MiB. (2 and 8
 #: MiB cost more CPU a row.)
 LARGEST = 4 * 1024 * 1024
