@@ -223,11 +223,11 @@ def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | N
 
 
 def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
-    """If a batch is decided, all its transactions are committed, or all are aborted. Then the
-    result is written to the log. If all are committed, the result is DONE. If all are aborted, it
-    is the state before the decision. If brokers have aborted some of the transactions although
-    others are committed, it is the list `lost` of the aborted transactions. The call fails if the
-    log already has such a list, or if an outcome stays unknown.
+    """If a batch is decided, all its transactions are committed, or all are aborted. Then the call
+    writes the result to the log. If all are committed, the result is DONE. If all are aborted, the
+    result is the state before the decision. Brokers may have aborted some of the transactions
+    although others are committed. Then the result is the list `lost` of the aborted transactions.
+    The call fails if the log already has such a list, or if an outcome stays unknown.
     """
     decision = view.state.decision
     if decision is None:
@@ -539,10 +539,10 @@ ABORT: Final = (
 
 
 def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
-    """If the abort does not know an open transaction of the batch yet, it searches for open
-    transactions. (A transaction that a decision names does not count.) If the first search finds
-    none, the abort searches once more after Spark has killed the tasks. Until then, a task that had
-    no transaction during the first search may open one.
+    """If the abort knows no undecided open transaction of the batch yet, it searches for open
+    transactions. (A decided transaction is one that a decision names.) If the first search finds
+    none, the abort waits until Spark has killed the tasks, and searches once more: between the two
+    searches a task may open its transaction.
     """
     if _undecided(view) or view.searches > 1:
         return None
@@ -705,8 +705,8 @@ RESOLVE: Final = (
 
 
 def it_is_reset(goal: Reset, view: View) -> Step | None:
-    """If the log has the state after the reset, the command ends. This attempt or an earlier
-    attempt may have written it.
+    """If the log already has the state that the reset writes, the command ends. This attempt or an
+    earlier attempt may have written this state.
     """
     state, before = view.state, goal.planned.generation
     is_removed = _is_of_job(goal) and state == CommitState()
