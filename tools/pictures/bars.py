@@ -151,27 +151,20 @@ def page_lines() -> Iterator[str]:
 
 def figures() -> dict[str, str]:
     """The figures that other pages quote, by the names in their marks (tools/figures.py)."""
-    rows = [*newest(SPARK_PEERS, "Spark"), *newest(ENGINE_PEERS, "engine")]
-    rows.sort(key=lambda row: row.day)
+    rows = sorted(newest(SPARK_PEERS, "Spark"), key=lambda row: row.day)
     ratios = {(row.what, row.peer): row.told() for row in rows}
     defaults, tuned = SPARK_PEERS
-    java, confluent = ENGINE_PEERS
-    small, large = "Spark, 100 B values", "Spark, 1 KB values"
+    small, lz, large = _SHOWN
     days = [row.day for row in rows if row.what in _SHOWN and row.peer == defaults]
-    engine_small = "engine, 100 B values, 12 partitions"
-    engine_large = "engine, 1 KB values, 12 partitions"
     added = {what: difference for what, _, _, difference in _exactly_once_rows()}
     return {
-        "spark": f"{ratios[small, defaults]} at 100 B, {ratios[f'{small}, lz4', defaults]} at 100 B"
-        f" with lz4, {ratios[large, defaults]} at 1 KB",
+        "spark": f"{ratios[small, defaults]} at 100 B, {ratios[lz, defaults]} at 100 B with lz4,"
+        f" {ratios[large, defaults]} at 1 KB",
         **{
             f"{name}-{values}": ratios[what, peer]
             for name, peer in (("spark-defaults", defaults), ("spark-tuned", tuned))
-            for values, what in (("small", small), ("lz", f"{small}, lz4"), ("large", large))
+            for values, what in (("small", small), ("lz", lz), ("large", large))
         },
-        "engine-java": f"{ratios[engine_small, java]} at 100 B, {ratios[engine_large, java]} at 1 KB",
-        "engine-confluent": f"{ratios[engine_small, confluent]} at 100 B,"
-        f" {ratios[engine_large, confluent]} at 1 KB",
         "send": f"{_send('confluent-kafka')} the CPU of confluent-kafka's",
         "measured": " to ".join(sorted({days[0], days[-1]})),
         "exactly-once-job": _told(added["job of 30 M rows, 1 / s"]),
