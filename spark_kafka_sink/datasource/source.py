@@ -112,9 +112,7 @@ class KprodDataSource(DataSource):
         """Plans a batch write, and returns its writer. Spark calls this method once per batch
         write.
         """
-        plan = self._plan(schema, overwrite=overwrite, streaming=False)
-        freeze_modules()
-        return KprodWriter(plan)
+        return KprodWriter(self._plan(schema, overwrite=overwrite, streaming=False))
 
     @without_traceback
     def streamWriter(  # noqa: N802 - Spark's name
@@ -129,7 +127,6 @@ class KprodDataSource(DataSource):
         or changelog.
         """
         plan = self._plan(schema, overwrite=overwrite, streaming=True)
-        freeze_modules()
         if self._has_arrow_stream_writer():
             return KprodStreamWriter(plan)
         if plan.columns.names_columns or plan.columns.changes is not None:
@@ -215,7 +212,10 @@ class KprodDataSource(DataSource):
             query_name=query_name,
             failed=FailedAttempts.of(config.report_path, batch, query_name),
         )
-        return plan if self._unpickled else self._checked(plan, schema, streaming=streaming)
+        if not self._unpickled:
+            plan = self._checked(plan, schema, streaming=streaming)
+        freeze_modules()
+        return plan
 
     def _checked(self, plan: WritePlan, schema: StructType, *, streaming: bool) -> WritePlan:
         """Completes the plan with the results of the driver's checks: of brokers, registries, files
