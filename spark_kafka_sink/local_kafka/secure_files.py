@@ -2,7 +2,7 @@
 ``docker-compose.yml`` mounts.
 
 ``python -m spark_kafka_sink.local_kafka --write-secure-files .secure`` writes the files. Each call
-creates new passwords. One of the files, ``client.properties``, is for clients on this machine.
+creates new passwords. The file ``client.properties`` is for clients on this machine.
 Kafka's settings come from ``conf/kafka`` and ``secure``, as for a :class:`KafkaCluster`.
 """
 

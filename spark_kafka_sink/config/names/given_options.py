@@ -24,9 +24,10 @@ def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
     """Checks the names of all ``options``, and of the options in the ``configFile`` if it is one of
     them. Returns the options from both sources.
 
-    ``prefix`` is ``kafka.`` for a write, and empty for a producer without Spark. Of the options of
-    the sink, such a producer accepts only ``configFile``. In the file, it ignores them with a
-    warning. Raises ConfigError for a name that is not an option, and for a file that can't be read.
+    ``prefix`` is ``kafka.`` for a write, and empty for a producer without Spark. Such a producer
+    accepts no option of the sink except ``configFile``. If the file has options of the sink, the
+    producer ignores them with a warning. Raises ConfigError for a name that is not an option, and
+    for a file that can't be read.
     """
     found = GivenOptions(prefix)
     for key, name, value in folded(options.items()):

@@ -64,7 +64,7 @@ def check(
 
     Returns the driver's result first, and then a result for each host that ran a task of a small
     Spark job. With Spark Connect there is no result of the driver, because the client may be unable
-    to reach the brokers. One of the tasks runs every step instead.
+    to reach the brokers. Instead, a single task runs every step.
 
     ``timeout_s`` is the time limit of each request to the brokers. Raises ConfigError for options
     that a write would refuse. If the Spark job can't run, the result contains a failed step.
