@@ -298,7 +298,7 @@ def show_report(report: KeyReport) -> None:
         facts.append(("current batch", str(state.decision.number)))
         facts.append(("its transactions", summary(report.transactions)))
     if state.lost:
-        facts.append(("noted as lost", str(len(state.lost))))
+        facts.append(("recorded as lost", str(len(state.lost))))
     _table(f"'{report.key}' in the commit log", ("", ""), facts, heads=False)
     if not report.transactions:
         return

@@ -315,7 +315,7 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
     "transactions/test_outcome_hints.py::test_a_broker_without_timeouts_gets_no_promise_of_a_start":
         ("{} of them are open for longer",),
     "transactions/test_blockers.py::test_each_blocker_is_named_and_the_advice_frees_the_consumer":
-        ("its query may be running", "let that client end it"),
+        ("if its query is running, wait", "let this client end the transaction"),
     "transactions/test_blockers.py::test_a_decided_transaction_is_advised_to_be_committed":
         ("start its query, or: {}",),
     "transactions/test_blockers.py::test_a_decided_job_that_was_run_again_is_aborted":

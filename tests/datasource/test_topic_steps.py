@@ -96,7 +96,7 @@ def test_partitions_without_a_leader_are_named(scene):
 @pytest.mark.parametrize(
     ("acks", "state", "said", "change"),
     [
-        ("all", StepState.FAILED, "every write to them is rejected", "start the brokers"),
+        ("all", StepState.FAILED, "every write to these partitions", "start the brokers"),
         ("1", StepState.WARNING, "", "only writes with kafka.acks other than all succeed"),
     ],
 )

@@ -76,7 +76,7 @@ def test_partitions_with_too_few_replicas_in_sync_are_named(kafka3):
     found = row_when(kafka3.bootstrap, "replicas", is_failed, topic=topic)
     assert f"{len(hit)} of 4 partitions" in found.said
     assert ", ".join(f"{p} (1)" for p in hit) in found.said
-    assert "every write to them is rejected" in found.said
+    assert "every write to these partitions is rejected" in found.said
 
 
 @pytest.mark.cluster
@@ -89,7 +89,7 @@ def test_one_dead_broker_of_three_is_named(kafka3):
     assert found.state is StepState.WARNING
     assert "replicas of 3 of 3 partitions are not in sync" in found.said
     assert "down: broker 3" in found.said
-    assert "with one broker less every write to them is rejected" in found.said
+    assert "with one broker less, every write to these partitions is rejected" in found.said
     assert_no_red(steps_of(kafka3.bootstrap, {"topic": topic}))
 
 

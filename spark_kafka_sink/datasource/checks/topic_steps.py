@@ -249,7 +249,7 @@ def _replicas(
     if tight and config.producer.acks == -1:
         risk = (
             f"{len(tight)} of {len(rows)} partitions have no more replicas in sync than {setting} "
-            "needs: with one broker less every write to them is rejected"
+            "needs: with one broker less, every write to these partitions is rejected"
         )
     if lacking or risk:
         return _at_risk(admin, topic, lacking, risk)
@@ -266,7 +266,7 @@ def _below(config: SinkConfig, said: str) -> Step:
         return yellow(_REPLICAS, said, change, ErrorCode.NOT_ENOUGH_REPLICAS)
     return red(
         _REPLICAS,
-        f"{said}; every write to them is rejected",
+        f"{said}; every write to these partitions is rejected",
         f"start the brokers that are down, or give the topic as many replicas as {LEAST_IN_SYNC}",
         ErrorCode.NOT_ENOUGH_REPLICAS,
     )

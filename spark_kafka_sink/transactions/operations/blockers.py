@@ -159,12 +159,13 @@ _OWNERS: Final = {
 }
 _ADVICE: Final = {
     Whose.ORPHAN: "kprod txn abort {name}",
-    Whose.UNKNOWN: "check that its job is not running (it may be in its first batch), then: "
+    Whose.UNKNOWN: "check that its job is not running (this may be its first batch). Then run: "
     "kprod txn abort {name}",
-    Whose.OTHER: "let that client end it, or stop it and: kprod txn fence {name}",
-    Whose.COMMIT_LOG: "it ends in a moment, or times out",
-    Whose.OWNER: "its query may be running, and ends it. If not, start it; only if it is never "
-    "started again: kprod txn abort {name} --force",
+    Whose.OTHER: "let this client end the transaction. Or stop the client, and run: "
+    "kprod txn fence {name}",
+    Whose.COMMIT_LOG: "wait: the transaction ends in a moment, or times out",
+    Whose.OWNER: "if its query is running, wait: the query ends the transaction. If not, start the "
+    "query. Only if you never start it again, run: kprod txn abort {name} --force",
 }
 
 
