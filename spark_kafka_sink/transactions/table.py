@@ -1,8 +1,8 @@
 """The rules of "Who may act when" of docs/design/commit-protocol.md, as one table for each goal.
 
-A row of a table is a function of a goal and a view. It returns the next step, or None if it does
-not apply. The first row that applies counts. :func:`next_step` is a pure function. ``committer.py``
-performs the steps.
+Each row of a table is a function of a goal and a view. A row that applies returns the next step. A
+row that does not apply returns None. The first row that applies counts. :func:`next_step` is a pure
+function. ``committer.py`` performs the steps.
 
 * A *goal* is the work that a caller requests for one key of the commit log, such as the commit of a
   batch. A key is the name of a query or of a job.
@@ -12,6 +12,8 @@ performs the steps.
 * The *owner* of a key is the run that may commit its batches.
 * If another run takes the key over, the earlier owner is *superseded*: its commits are refused.
 * The *generation* is a number in the state of the key. Each take-over raises it.
+* A batch is *decided* if the log has the decision to commit its transactions.
+* A batch is *done* if the log shows that nothing of the batch is left to commit.
 """
 
 from __future__ import annotations
@@ -122,30 +124,34 @@ _FATES: Final = {
 
 
 def next_step(goal: Goal, view: View) -> Step:
-    """Returns the next step towards ``goal``: the step of the first row in the goal's table that
-    applies.
+    """Returns the next step towards ``goal``. The first row in the goal's table that applies gives
+    this step.
 
-    The state in ``view`` may be old. As long as the leader of the log's partition has not confirmed
-    it, the result is :class:`Confirm` in place of two kinds of steps:
+    Exception: the result may first be :class:`Confirm`. The state of an open key may be old, so the
+    leader of the log's partition must confirm the state before these steps:
 
-    * A failure that depends on the state. Exception: a take-over by another run is certain even if
-      the state is old.
-    * A step of an operator's command that depends on the state (``_is_by_the_log``).
+    * A failure that depends on the state. A take-over by another run needs no confirmation: it is
+      certain even if the state is old.
+    * In an operator's abort: the step that aborts the transactions, and the successful end.
+    * In an operator's resolve or reset: the successful end.
     """
     found = (row(goal, view) for row in TABLES[type(goal)])
     step = next(step for step in found if step is not None)
     # The state may be old, because a deposed leader may have returned it: a broker that no longer
     # leads the log's partition, and does not know that. The leader confirms the state by
     # acknowledging a write. A take-over is not confirmed: the write would fence the other run.
+    # (If a step has failed, for example Confirm itself, there is no further Confirm.)
     is_to_be_shown = view.is_open and not view.is_confirmed and view.failed is None
     return Confirm() if is_to_be_shown and _is_by_the_log(goal, step) else step
 
 
 def _is_by_the_log(goal: Goal, step: Step) -> bool:
-    """Whether the leader of the log's partition must confirm the state before ``step``.
+    """Whether the leader of the log's partition must confirm the state before ``step``. True for
+    these steps:
 
-    True for a failure that depends on the state. Also true for an operator's abort of transactions,
-    and for the successful end of an operator's abort, resolve or reset.
+    * A failure that depends on the state.
+    * In an operator's abort: the step that aborts the transactions, and the successful end.
+    * In an operator's resolve or reset: the successful end.
     """
     if isinstance(step, Refuse):
         return step.how in _BY_THE_LOG
@@ -155,11 +161,10 @@ def _is_by_the_log(goal: Goal, step: Step) -> bool:
 
 
 def decides_next(goal: Goal, view: View) -> bool:
-    """Whether the next step of ``goal`` writes a decision to commit. Only then may the commit use a
-    session of the log that the process has kept since its previous commit.
+    """Whether the next step of ``goal`` writes a decision to commit. This is the only case in which
+    a commit may use a session of the log that an earlier commit of this process has kept.
 
-    False for a batch with a report or with offsets, because the driver first prepares transactions
-    of its own for them.
+    False as long as the driver must still prepare a transaction with the batch's report or offsets.
     """
     # (If a kept session is fenced, the driver would notice it only after it has prepared the report
     # and the offsets. By then another process may have committed the batch, and an error of the
@@ -173,9 +178,9 @@ def decides_next(goal: Goal, view: View) -> bool:
 
 
 def a_step_has_failed(goal: Goal, view: View) -> Step | None:
-    """If a step has failed, the key is opened again, or the commit, abort or command fails. A
-    driver that was fenced opens the key again, because the driver that has fenced it may be
-    superseded itself, and then stops.
+    """If a step has failed, the key is opened again, or the roll forward, commit, abort or command
+    fails. For example, another driver has fenced this driver. Then this driver opens the key again,
+    because the other driver may be superseded, and may stop for this reason.
     """
     if view.failed is None:
         return None
@@ -196,7 +201,9 @@ def the_key_is_not_open(_: Goal, view: View) -> Step | None:
 
 
 def it_is_over(_: Goal, __: View) -> Step | None:
-    """If no other row applies, nothing is left to do: the call or command returns its result."""
+    """If no earlier row of the goal's table applies, nothing is left to do: the roll forward, abort
+    or command returns its result.
+    """
     return Return()
 
 
@@ -204,15 +211,16 @@ def it_is_over(_: Goal, __: View) -> Step | None:
 
 
 def the_key_is_not_read(_: RollForward, view: View) -> Step | None:
-    """If the state of the key is not known yet, it is read. The read fences no driver."""
+    """If the state of the key is not known yet, the state is read. The read fences no driver."""
     return None if view.is_read or view.is_open else Read()
 
 
 def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | None:
-    """The call returns the state if no write is in progress, no batch is DECIDED or PARTIAL, and
-    the caller's check accepts the state. If the check finds that another run has taken over, the
-    call fails at once. If the check finds another reason to refuse the state, the key is opened,
-    and the check is repeated with the new state.
+    """The roll forward returns the state if no write is in progress, no batch is DECIDED or
+    PARTIAL, and the caller's check accepts the state. If the check finds that another run has taken
+    over, the roll forward fails at once. If the check refuses the state for another reason, later
+    rows of this table open the key: the earlier writers are fenced, and the state is read again.
+    Then the check is repeated with the new state.
     """
     if view.is_open or not view.is_settled or view.state.phase is not Phase.DONE:
         return None
@@ -223,11 +231,12 @@ def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | N
 
 
 def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
-    """If a batch is decided, all its transactions are committed, or all are aborted. Then the call
-    writes the result to the log. If all are committed, the result is DONE. If all are aborted, the
-    result is the state before the decision. Brokers may have aborted some of the transactions
-    although others are committed. Then the result is the list `lost` of the aborted transactions.
-    The call fails if the log already has such a list, or if an outcome stays unknown.
+    """If the log has the decision to commit a batch, the roll forward ends the batch in two steps.
+    First it commits all transactions of the decision, or aborts all of them. Then it writes the
+    result to the log. If all are committed, the result is DONE. If all are aborted, the result is
+    UNDONE: the batch is neither decided nor done. If brokers have aborted some of the transactions
+    although others are committed, the result is the list `lost` of the aborted transactions. The
+    roll forward fails if the log has such a list, or if the outcome of a transaction stays unknown.
     """
     decision = view.state.decision
     if decision is None:
@@ -236,8 +245,8 @@ def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
 
 
 def the_state_is_not_expected(goal: RollForward, view: View) -> Step | None:
-    """The call fails if the caller's check refuses the state of the key. For example, a batch that
-    Spark plans may have an unexpected number.
+    """The roll forward fails if the caller's check refuses the state of the key. For example, a
+    batch that Spark plans may have an unexpected number.
     """
     return goal.refusal(view.state)
 
@@ -265,13 +274,14 @@ def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
 
 
 def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
-    """If the commit has succeeded, it aborts the open transactions of its run, and the open
-    transactions of all superseded runs, which can't commit any more. Then the commit returns. There
-    are two exceptions. A write of a block aborts no transaction, because its batch is not over. The
-    commit of a version (txnVersion) has two steps. First it aborts the open transactions of
-    superseded runs, but none of its own run. The second step is only for a commit that has decided
-    the version, and whose own run has open transactions: it adds the run to the list `superseded`
-    in the state of the key, and then aborts these transactions.
+    """If the commit has succeeded, it aborts open transactions, and then returns. Two kinds are
+    aborted: transactions of superseded runs, which can't commit any more, and transactions that the
+    commit's own run planned no later than the batch. There are two exceptions. The commit of one
+    write of a block aborts no transaction, because the batch of the block is not over. The commit
+    of a version (txnVersion) first aborts only transactions of superseded runs, and none of its own
+    run. If this commit has decided the version, and its own run has open transactions, two more
+    steps follow: the run is added to the list `superseded` in the state of the key, and then the
+    open transactions of the run are aborted.
     """
     how, run = view.how, goal.owner.run_id
     if how is None:
@@ -296,9 +306,10 @@ def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
 
 
 def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
-    """If the log has the decision of this commit, the decision's transactions are all committed, or
-    all aborted. Then the result is written to the log. This is done even if an operator has aborted
-    the run since the decision, because some rows may already be visible.
+    """If the log has the decision that this commit wrote, the commit ends its batch in two steps.
+    First it commits all transactions of the decision, or aborts all of them. Then it writes the
+    result to the log. Both steps are done even if an operator has aborted the run since the
+    decision, because some rows may already be visible.
     """
     decision, tried = view.state.decision, view.tried
     if decision is None or tried is None or set(decision.ids) != set(tried.ids):
@@ -308,19 +319,19 @@ def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
 
 def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
     """The commit fails if its decision is undone: all transactions of the batch are aborted. This
-    happens if none of them was committed when brokers aborted some of them, or were about to do so
-    because of their age.
+    happens only if no transaction of the batch was committed. In addition, brokers must have
+    aborted some of the transactions, or must have been about to abort some because of their age.
     """
     return refused(Undone(goal.batch.number)) if view.is_fresh else None
 
 
 def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | None:
-    """If the decision of this commit may have been in the log, but is not there now, the
+    """If the decision of this commit may have been in the log, but is not in the log now, the
     coordinators describe the decision's transactions. If all are committed, the commit has
-    succeeded. If each is open or aborted, the commit continues with later rows, and may decide
-    again. If only some are committed, or if the outcome is unknown, the commit fails. Exception: an
-    unknown outcome counts as committed if the log had the decision, has the batch as done now, and
-    shows no take-over by another run.
+    succeeded. If each is open or aborted, the commit continues with the later rows of this table,
+    and may decide again. If only some are committed, or if the outcome is unknown, the commit
+    fails. An unknown outcome counts as committed if three facts are known: the log had the
+    decision, the log now shows the batch as done, and the log shows no take-over by another run.
     """
     if view.tried is None:
         return None
@@ -335,11 +346,12 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
 
 
 def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
-    """The commit fails if another run has taken over the key, or if the run of the batch was
-    aborted. It also fails if the log is older than the plan of the batch: the log has lost records,
-    or an old state was read. There are two exceptions, to which later rows apply: a repeated
-    txnVersion that wrote nothing, and a txnVersion of an aborted run, if a later txnVersion is
-    done.
+    """The commit fails if its run may not decide the batch. For example, another run has taken over
+    the key, or the run was aborted. Another example is a log that is older than the plan of the
+    batch: the log has lost records, or an old state was read. In two cases the commit does not fail
+    here, and the later rows of this table apply. In the first case, a txnVersion is done already,
+    and its commit has no transactions. In the second case, the run of a txnVersion was aborted, and
+    a later txnVersion is done.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = owner.refusal(state)
@@ -351,10 +363,11 @@ def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
 
 
 def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
-    """If the log has a decision that this commit did not write, the commit first ends this
-    decision: the decision's transactions are all committed, or all aborted, as in a planning. If
-    these transactions can't be ended, the commit fails. If the commit fails because of the decision
-    of another batch, no row of its own batch is visible.
+    """If the log has the decision of another commit, this commit first ends the decided batch. It
+    commits all transactions of the decision, or aborts all of them, and writes the result to the
+    log. If the decided batch can't be ended, this commit fails. If the decided batch and the batch
+    of this commit have different numbers, no row of this commit's batch is visible after such a
+    failure.
     """
     decision = view.state.decision
     if decision is None:
@@ -375,31 +388,32 @@ def it_can_not_be_the_next_one(goal: CommitBatch, view: View) -> Step | None:
 
 
 def it_is_done(goal: CommitBatch, view: View) -> Step | None:
-    """If a batch with this number is done already, the done batch is compared with the new batch.
-    If the batches differ, the commit fails. If both are the same batch, the transactions of the new
-    write are aborted, and also the report and the offsets that this commit may have prepared. Then
-    the commit succeeds. A transaction that can't be aborted now stays open until a later sweep, or
-    until its timeout.
+    """If a batch with the number of the new batch is done already, the commit compares the two
+    batches. If they differ, the commit fails. If they are the same, the commit aborts the
+    transactions of the new batch, and then succeeds. These are the transactions of the tasks, and
+    the driver's own transactions with the report and the offsets, if this commit has prepared them.
+    A transaction that can't be aborted now stays open until a later sweep, or until its timeout.
     """
     return _drop(goal, view) if goal.batch.number <= view.state.last_done else None
 
 
 def it_is_a_write_of_a_block(goal: CommitBatch, view: View) -> Step | None:
     """If the batch is one write of a `transaction` block, the commit only records the write in the
-    log. First the driver's own transactions of this write are prepared. With the record, the run of
-    the commit becomes the owner of the key: commits of the earlier owner are refused from then on.
-    The end of the block decides this write together with all other writes of the block.
+    log. Before that, the driver's own transactions of this write are prepared. The record also
+    makes the run of this write the owner of the key: from then on, commits of the earlier owner are
+    refused. The commit at the end of the block decides all writes of the block together.
     """
     return _record(goal, view) if goal.batch.is_recorded_only else None
 
 
 def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
-    """If no earlier row applies, the batch is decided. First the driver's own transactions, with
-    the report and the offsets, are prepared. Then DECIDED is produced to the log, with this run as
-    the owner of the key. Then all transactions are checked. Then the write of DECIDED is committed:
-    from then on, commits of the earlier owner are refused. A batch without transactions is written
-    as done, and not as decided. Exception: a txnVersion without transactions is not written,
-    because rows of this version may come later.
+    """If no earlier row of this table applies, the batch is decided. First the driver's own
+    transactions, with the report and the offsets, are prepared. Then DECIDED is produced to the
+    log, with this run as the owner of the key. Then all transactions are checked. Then the write of
+    DECIDED is committed: from then on, commits of the earlier owner are refused. If the batch has
+    no transactions, there is no decision: the batch is written to the log as done. Exception: for a
+    txnVersion without transactions, nothing is written to the log, because rows of this version may
+    come later.
     """
     state = _taken_over(goal, view)
     decision = decision_of(goal.batch, state)
@@ -441,8 +455,10 @@ COMMIT: Final = (
 
 def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
     """If the log has the decision to commit this batch, no transaction is aborted, because an abort
-    never undoes a decision. If the abort has no commit message, it recognizes its batch by the run
-    and the batch number.
+    never undoes a decision. The decision is for this batch if it names a transaction of the batch.
+    If the abort has no commit message, the transactions of the batch are not known: then the
+    decision is for this batch if the run of the batch owns the key, and the decision has the number
+    of the batch.
     """
     decision = view.state.decision
     if decision is None:
@@ -455,10 +471,10 @@ def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
-    """If the run of the batch is not superseded yet, it is added to the list `superseded` in the
-    state of the key. So no later commit of the run can write a decision. The run is added even if
-    another thread of the run has decided a batch with this number, because that decision may be
-    undone later.
+    """If the run of the batch is not superseded yet, the run is added to the list `superseded` in
+    the state of the key. So no later commit of the run can write a decision. Another thread of the
+    run may have decided a batch with this number already. Even then the run is added, because this
+    decision may be undone later.
     """
     owner, state = goal.owner, view.state
     is_superseded = state.standing(owner.run_id, owner.generation) is Standing.SUPERSEDED
@@ -478,8 +494,8 @@ def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
 
 def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
     """If the prepared transactions of the batch may be open, they are aborted. If a coordinator
-    can't describe one of them, all of them stay open. If a partition of a transaction has no
-    leader, only this transaction stays open.
+    can't describe one of the prepared transactions, all of them stay open at this step. If a
+    partition of a transaction has no leader, only this transaction stays open.
     """
     return AbortAll(goal.transactions) if view.is_aborted is None else None
 
@@ -488,10 +504,11 @@ def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
     """If the abort has not looked for other open transactions yet, it looks for them, and aborts
     two kinds. The first kind are transactions that the run of the batch planned no later than the
     batch: at the same generation of the key, or at an earlier one. The second kind are transactions
-    of superseded runs, which can't commit any more. (A planning does not abort them.) So a
-    transaction that the run planned at a later generation is aborted only if it is of the second
-    kind. Transactions that a decision names stay open.
+    of superseded runs, which can't commit any more. If the run of the batch planned a transaction
+    at a later generation, this transaction is aborted only if the log shows that the run can't
+    commit the transaction any more. Transactions that a decision names stay open.
     """
+    # (A planning does not abort transactions of superseded runs, so an abort does it.)
     owner = goal.owner
     if view.sweeps:
         return None
@@ -499,9 +516,11 @@ def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
-    """If tasks of the batch may still run, the abort waits until Spark has killed the tasks. Until
-    then, a task that has sent no commit message may open a transaction. After the wait, the abort
-    looks for open transactions once more, and aborts the same two kinds as before the wait.
+    """If tasks of the batch may still run, the abort waits until Spark has had time to kill the
+    tasks. Until then, a task that has sent no commit message may open a transaction. After the
+    wait, the abort looks for open transactions once more. Again it aborts transactions that the run
+    of the batch planned no later than the batch, and transactions of superseded runs. Transactions
+    that a decision names stay open.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
@@ -510,10 +529,10 @@ def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
 
 
 def nothing_will_follow_it(goal: AbortBatch, view: View) -> Step | None:
-    """If the batch of a job without txnAppId is completely aborted, the key of the job is removed,
-    because such a job is never repeated. If the log has the batch as decided or done, the abort
-    does not remove the key. The job's own commit also removes the key. So a missing key does not
-    show whether the rows of the job are visible.
+    """A job without txnAppId is never repeated. So the abort removes the key of the job after all
+    prepared transactions of the batch are aborted. The abort keeps the key if the log shows the
+    batch as decided or done. A key may be missing after an abort of the job, or after a commit of
+    the job. So a missing key does not show whether the rows of the job are visible.
     """
     is_once = goal.owner.numbering is Numbering.ONCE
     has_rows = view.state.decision is not None or view.state.last_done != NOTHING_DONE
@@ -539,10 +558,10 @@ ABORT: Final = (
 
 
 def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
-    """If the abort knows no undecided open transaction of the batch yet, it searches for open
-    transactions. (A decided transaction is one that a decision names.) If the first search finds
-    none, the abort waits until Spark has killed the tasks, and searches once more: between the two
-    searches a task may open its transaction.
+    """The abort searches for open transactions of the batch, because their ids show the runs of the
+    batch. Transactions that a decision names do not count. If the first search finds no transaction
+    that counts, the abort waits until Spark has had time to kill the tasks, and then searches once
+    more: a task may open its transaction between the two searches.
     """
     if _undecided(view) or view.searches > 1:
         return None
@@ -550,19 +569,21 @@ def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
 
 
 def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """If the batch has no open transaction, or only open transactions that a decision names, the
-    abort ends without a write to the log.
+    """If the batch has no open transaction, the abort ends without a write to the log. Transactions
+    that the decision in the log names do not count as open here.
     """
     return None if _undecided(view) else Return()
 
 
 def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
-    """The runs of the transactions that were found are added to the list `superseded` in the state
-    of the key, with one write. So no later commit of these runs can write a decision. A run is not
-    added if it is already superseded for all of its transactions that were found. Such a run is in
-    the list, or it planned these transactions at an earlier generation than the present one. (Each
-    take-over of the key raises its generation.) But the owner is superseded only for transactions
-    that it planned before it could take over.
+    """The runs of the open transactions are added to the list `superseded` in the state of the key,
+    with one write. So no later commit of these runs can write a decision. Transactions that a
+    decision names do not count. A run is left out if the log shows that the run can commit none of
+    these transactions any more. This applies to a run that is in the list already, and to a run
+    that planned these transactions at an earlier generation than the present one. (Each take-over
+    of the key raises the generation.) The owner of the key is different: it can still commit
+    transactions that it planned at the generation directly before its take-over, or after its
+    take-over.
     """
     return None if view.has_superseded else _aborting(view, _undecided(view))
 
@@ -571,7 +592,7 @@ def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
     """If the batch has open transactions, they are aborted, and also the open transactions of all
     superseded runs. The commit log refuses every commit of a superseded run. Tasks that still run
     can open new transactions. So after Spark has had time to kill the tasks, the abort looks for
-    open transactions once more, and aborts them.
+    open transactions of these runs once more, and aborts the transactions.
     """
     # (If a run is still not superseded, it planned at a later generation than the state has: the
     # log has lost records.)
@@ -595,9 +616,10 @@ ABORT_UNKNOWN: Final = (
 
 
 def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> Step | None:
-    """The key is opened before an abort, if the run of one of the transactions may still commit. If
-    all runs of the transactions are superseded, none of them can commit any more, and the key is
-    not opened.
+    """If one of the transactions has a run that may still commit, the key is opened before the
+    abort: its earlier writers are fenced, and its state is read. If all runs of the transactions
+    are superseded, the key is not opened, because none of the transactions can be committed any
+    more. The run of a job without txnAppId always counts as a run that may still commit.
     """
     # Without the opening, this could happen:
     #   1. We read the state: no decision names transaction T.
@@ -610,10 +632,10 @@ def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> 
 
 
 def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
-    """The runs of the transactions are added to the list `superseded` in the state of the key, with
-    one write. So no later commit of these runs can write a decision. The key of a job without
-    txnAppId stays in the log, because the job may be running. Later the job's own abort removes the
-    key. If the job is dead, an operator's reset removes the key.
+    """The runs of the transactions to abort are added to the list `superseded` in the state of the
+    key, with one write. So no later commit of these runs can write a decision. The key of a job
+    without txnAppId stays in the log, because the job may be running. Later the job's own abort
+    removes the key. If the job is dead, an operator's reset removes the key.
     """
     if not view.is_open or view.has_superseded:
         return None
@@ -626,7 +648,7 @@ def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
 def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
     """The operator's transactions are aborted. Two kinds are left alone: transactions that a
     decision names, and transactions of the run that owns the key and may still commit. With
-    `--force`, the operator can include these, too. A transaction that has ended or changed since
+    `--force`, the operator can include both kinds. A transaction that has ended or changed since
     the operator saw it is always left alone.
     """
     if view.by_hand is not None:
@@ -648,7 +670,7 @@ BY_HAND: Final = (
 
 def it_is_resolved(goal: Resolve, view: View) -> Step | None:
     """If the log has the operator's resolution, the command ends. This attempt or an earlier
-    attempt may have written it.
+    attempt may have written the resolution.
     """
     is_there = view.state == goal.planned.resolved(done=goal.done)
     return Return() if view.is_recorded or is_there else None
@@ -664,9 +686,10 @@ def the_decision_has_changed(goal: Resolve, view: View) -> Step | None:
 
 
 def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
-    """If `kprod txn resolve` has not ended the open transactions of the batch yet, it ends them
-    now, because no driver would end them after the resolution. They are committed if the operator
-    wants the batch to count as done, and aborted if the batch is to be written again.
+    """The command `kprod txn resolve` ends the open transactions of the batch before it writes the
+    resolution to the log, because no driver would end them afterwards. If the operator wants the
+    batch to count as done, the open transactions are committed. If the batch is to be written
+    again, they are aborted.
     """
     if view.contrary is not None or view.state.decision is None:
         return None
@@ -674,9 +697,10 @@ def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
 
 
 def some_contradict_it(goal: Resolve, view: View) -> Step | None:
-    """The command fails if a transaction can't be ended as the operator wants. It also fails if a
-    transaction has ended in the other way since the operator saw it: it is to be committed and was
-    aborted, or it is to be aborted and was committed.
+    """The command fails if a transaction can't be ended as the operator wants. If the batch is to
+    count as done, the command also fails if a transaction was aborted after the operator saw the
+    batch. If the batch is to be written again, the command also fails if a transaction was
+    committed after the operator saw the batch.
     """
     if not view.contrary:
         return None
@@ -684,8 +708,9 @@ def some_contradict_it(goal: Resolve, view: View) -> Step | None:
 
 
 def it_is_to_be_resolved(goal: Resolve, view: View) -> Step | None:
-    """Writes the operator's resolution to the log: the batch becomes DONE, or the log gets the
-    state from before the decision.
+    """The operator's resolution is written to the log. If the operator wants the batch to count as
+    done, the log then shows the batch as DONE. If the batch is to be written again, the log then
+    shows the batch as neither decided nor done.
     """
     return Write(view.state.resolved(done=goal.done), Writing.RESOLVED)
 
@@ -722,10 +747,11 @@ def the_state_has_changed(goal: Reset, view: View) -> Step | None:
 
 def it_is_to_be_reset(goal: Reset, view: View) -> Step | None:
     """The state of the key is replaced by an empty state with a higher generation. (The generation
-    is a number in the state.) So no batch that was planned before the reset can be committed.
-    Exception: the key of a job without txnAppId is removed, with its generation and its list of
-    aborted runs. Without them, nothing refuses a commit of this job. So if the job is still
-    running, it can commit after the reset. The command's question to the operator says so.
+    is a number in the state.) So no batch that was planned before the reset can be decided any
+    more. A job without txnAppId is an exception: the key of the job is removed, so the log keeps
+    neither the generation nor the list of aborted runs. Without them, nothing refuses a commit of
+    the job. So if the job is still running, it can commit after the reset. The command's question
+    to the operator mentions this risk.
     """
     state = None if _is_of_job(goal) else view.state.forgotten(view.wall_ms)
     return Write(state, Writing.RESET)
@@ -743,8 +769,8 @@ RESET: Final = (
 
 
 def its_removal_has_failed(goal: Forget, view: View) -> Step | None:
-    """If the removal of the key's records has failed, it is tried again, or the command fails. The
-    records are never decoded.
+    """If the removal of the key's records has failed, the removal is tried again, or the command
+    fails. The records are never decoded.
     """
     step = a_step_has_failed(goal, view)
     return Remove(step.up_to_ms, step.most_ms) if isinstance(step, Open) else step
@@ -842,8 +868,11 @@ def _aborting(view: View, transactions: Iterable[TransactionalId]) -> Write | No
 
 
 def _again(view: View, failed: Failed) -> Open | None:
-    """The step that opens the key again, for the next attempt. Returns None if another attempt
-    would not help. Also returns None if max.block.ms is over and the key was opened often enough.
+    """The step that opens the key again, for the next attempt. Returns None in two cases:
+
+    * Another attempt would not help.
+    * max.block.ms is over, and this process has opened the key at least MOST_OPENINGS times. If it
+      is unknown whether the log has a write, MOST_UNCLEAR times are enough.
     """
     if failed.how is Failure.UNCLEAR:
         # InitProducerId fences a write in flight. Then the log shows whether it has the write.
@@ -904,14 +933,14 @@ def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
 
 
 def _not_finished(batch: Batch | None, view: View, end: Refuse, error: KafkaError) -> Refuse:
-    """The failure if the decision in the log can't be ended now because of ``error``. There are
-    three cases:
+    """The failure if the decision in the log can't be ended now because of ``error``. ``end`` is
+    the failure that describes this decision. There are three cases:
 
-    * The decision belongs to ``batch``, or there is no batch to commit: ``end``.
-    * The decision belongs to another batch, and this commit may have decided ``batch``: it is
-      unknown whether ``batch`` is decided.
-    * The decision belongs to another batch, and this commit has decided nothing: ``batch`` is not
-      decided.
+    * The decision belongs to ``batch``, or there is no batch to commit: the result is ``end``.
+    * The decision belongs to another batch, and this commit may have decided ``batch``: the result
+      says that it is unknown whether ``batch`` is decided.
+    * The decision belongs to another batch, and this commit has decided nothing: the result says
+      that ``batch`` is not decided.
     """
     decision = view.state.decision
     if batch is None or decision is None or batch.number == decision.number:
@@ -929,8 +958,12 @@ def _end(
     is_ours: bool = False,
     only_lost: bool = False,
 ) -> Step:
-    """The next step to end ``decision``. The first step commits or aborts its transactions. The
-    second step writes the result to the log.
+    """The next step to end ``decision``. The first step commits all transactions of the decision,
+    or aborts all of them. The second step writes the result to the log. The step is a failure if
+    the batch is committed only in part, or if the outcome of a transaction stays unknown.
+
+    * ``is_ours``: this commit wrote the decision.
+    * ``only_lost``: the transactions are aborted only if brokers have already aborted some of them.
     """
     state, ended = view.state, view.ended
     if state.lost:
@@ -963,9 +996,10 @@ def _end(
 
 
 def _drop(goal: CommitBatch, view: View) -> Step:
-    """The next step of a commit if a batch with its number is already done. If the new batch
-    differs from the done batch, the commit fails. If the commit only repeats the done batch, the
-    new transactions are aborted: the rows are visible already.
+    """The next step of a commit if the log has a done batch with the same number. If the new batch
+    differs from the done batch, the commit fails. If the new batch only repeats the done batch, the
+    transactions of the new batch are aborted, because the rows are visible already. Then the commit
+    succeeds.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = done_refusal(batch, state, view.name)
@@ -990,8 +1024,9 @@ def _drop(goal: CommitBatch, view: View) -> Step:
 
 
 def _record(goal: CommitBatch, view: View) -> Step:
-    """The next step of a commit that records one write of a ``transaction`` block. The end of the
-    block decides all its writes.
+    """The next step of the commit of one write in a ``transaction`` block. This commit only records
+    the write in the log. The commit at the end of the block makes the rows of all writes of the
+    block visible.
     """
     batch = goal.batch
     assert batch.block is not None
@@ -1007,11 +1042,12 @@ def _record(goal: CommitBatch, view: View) -> Step:
 
 
 def _sweep(goal: CommitBatch, how: Commit) -> Sweep:
-    """The step of a commit that has reached the result ``how``: it aborts the open transactions of
-    superseded runs, which can't commit any more.
+    """The step of a commit that has succeeded with the result ``how``: it aborts the open
+    transactions of superseded runs, which can't commit any more.
 
-    It also aborts the other open transactions of the commit's own run. Exception: the commit of a
-    txnVersion aborts no transaction of its own run.
+    The step also aborts open transactions that the commit's own run planned no later than the
+    batch. Exception: if the batch is a version (txnVersion), the step aborts no transaction of its
+    own run.
     """
     run = goal.owner.run_id
     # (Several threads of one run may commit versions. An open transaction of the run may belong to
