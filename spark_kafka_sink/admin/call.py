@@ -125,11 +125,11 @@ class Call(Generic[ResponseT]):
     * ``attempts``: the number of scheduled retries, which determines the next backoff.
     * ``sent``, ``answered``: how often the request was sent, and how many responses arrived.
     * ``sent_ms``: the time at which the request was last sent, on this process's clock in ms.
-    * ``answered_ms``: the time at which the last response arrived. If this process was stopped
+    * ``answered_ms``: the time at which the last response arrived. If this process was suspended
       after ``sent_ms``, the time of the arrival is unknown, and ``answered_ms`` is equal to
-      ``sent_ms``. Only a watched run notices a stop (:meth:`RequestLoop.run`).
-    * ``last_status``: a text with the reason why the call is not ``done``.
-    * ``last_code``: the error code that is this reason. None for another reason.
+      ``sent_ms``. Only a watched run notices a suspension (:meth:`RequestLoop.run`).
+    * ``last_status``: the reason why the call is not ``done``, as a text for error messages.
+    * ``last_code``: the error code, if the reason is an error code.
     """
 
     request: Request[ResponseT] | None

@@ -62,8 +62,9 @@ class CommittedReader:
         offset. Some records are not yielded:
 
         * the records of a transaction without a marker before ``end``. ``left_out`` counts them.
-        * the records that are held in memory when retention deletes records at the current offset.
-          Their markers may be deleted, too. ``left_out`` does not count these records.
+        * the records that are held in memory when retention deletes records at the current offset,
+          because retention may delete the commit markers as well. ``left_out`` does not count these
+          records.
 
         Raises one of these errors:
 

@@ -79,8 +79,8 @@ class RangeCount:
     * ``damaged_at``, ``damage``: the offset of a batch that can't be read, and the reason.
     * ``log_end``: the end offset of the log, if the log ends within the range.
     * ``open_at``: the offset at which an open transaction blocked the read.
-    * ``waits_since_ms``: the time of the clock since which no response has had a new batch. NEVER
-      if the last response had a batch.
+    * ``waits_since_ms``: the time at which the first response without a new batch arrived, on the
+      client's clock. It is NEVER again after a response with a new batch.
     """
 
     tp: TopicPartition
@@ -307,8 +307,8 @@ def _moved(
 def _wait(client: AdminClient, reader: PartitionReader, one: RangeCount, deadline: int) -> None:
     """Handles a Fetch response that has no new batches for the range ``one``.
 
-    If there was no new batch for max.block.ms, sets the ``problem`` of the range: a transaction is
-    still open at this offset, or the log ends before the range does.
+    After max.block.ms without a new batch, sets the ``problem`` of the range. There are two
+    problems: the log ends within the range, or an open transaction hides the offset ``one.at``.
     """
     # For a short time, a response without batches is normal: while the markers of a committed
     # transaction are not written yet, and while a new leader does not know its high watermark.

@@ -62,7 +62,7 @@ FIRST_BACKOFF_MS: Final = 2
 #: The longest poll while no broker is ready, in ms: one may become ready without an event.
 _POLL_MS: Final = 100
 #: The longest poll of a run that is watched, in ms. A turn that takes twice as long shows that this
-#: process was stopped.
+#: process was suspended.
 _WATCH_MS: Final = 500
 #: Between two calls of ``RequestLoop.on_progress``.
 _PROGRESS_MS: Final = 200
@@ -82,10 +82,10 @@ class AdminMetadata(Metadata):
     In addition it stores these values:
 
     * ``answers``: the number of Metadata responses so far.
-    * ``topic_errors``: the error code of each topic in its last response. NONE if the topic had no
-      error there.
-    * ``failure``: the fatal error of a Metadata request. The next response removes it, and the next
-      method of :class:`RequestLoop`, too.
+    * ``topic_errors``: the error code of each topic, from the last response with this topic. NONE
+      means no error.
+    * ``failure``: the fatal error of a Metadata request, or None. The next Metadata response resets
+      ``failure`` to None. :class:`RequestLoop` resets ``failure`` each time it begins to poll.
     """
 
     def __init__(self, config: ProducerConfig, clock: Clock) -> None:
@@ -141,8 +141,8 @@ class RequestLoop:
         self.on_progress: Callable[[int, int], None] | None = None
         self._interrupted = False
         self._ran_ms = 0
-        #: The last turn of :meth:`poll_until`, and the time at which this process has last gone on
-        #: after a stop.
+        #: The last turn of :meth:`poll_until`, and the time at which this process has last
+        #: continued after a suspension.
         self._turn_ms = 0
         self._resumed_ms = 0
         self.client = self._connect()
@@ -178,7 +178,7 @@ class RequestLoop:
         ms).
 
         Returns True if each call has a final response. With ``is_watched``, the run notices if this
-        process was stopped for a second or longer, for example by SIGSTOP (see
+        process was suspended for a second or longer, for example by SIGSTOP (see
         ``Call.answered_ms``).
 
         Raises one of these errors. Then some of the other calls may be done or in flight.
@@ -248,8 +248,9 @@ class RequestLoop:
                 self.client.poll(max(0, min(wait, deadline_ms - now)), now)
 
     def notice(self, now: int) -> int:
-        """Notices whether this process was stopped since the last call of this method. Returns the
-        time at which the process has continued after its last stop.
+        """Returns the time in ms at which this process has last continued after a suspension, for
+        example by SIGSTOP. ``now`` is the current time. If the previous call of this method was
+        more than a second before ``now``, the process counts as suspended until ``now``.
         """
         if now - self._turn_ms > 2 * _WATCH_MS:
             self._resumed_ms = now

@@ -127,13 +127,15 @@ class AgeCalls(NamedTuple):
 
     @property
     def is_complete(self) -> bool:
-        """True if each of the three calls was sent only once and the broker has responded to it."""
+        """True if the broker has responded to all three calls, and no call was sent twice. Only
+        then is it certain that the broker handled the calls in their order.
+        """
         return all(call.done and call.sent == 1 for call in self)
 
     def young(self) -> set[str]:
-        """The ids in both responses of all open transactions. Their transactions were also open
-        when the broker handled ``aged``, which was sent between the two. The caller removes the ids
-        that ``aged`` lists.
+        """Returns the ids that the broker listed twice: in the response to ``before`` and in the
+        response to ``after``. If the response to ``aged`` does not list such an id, its transaction
+        is younger than the age limit. The caller checks ``aged``.
         """
         return listed([self.before]).keys() & listed([self.after]).keys()
 
@@ -167,8 +169,11 @@ class Beside:
 
 
 class LastLook(NamedTuple):
-    """A look at the leaders of the partitions of transactions. ``ms`` is the time of the first
-    response. ``partitions`` has the partitions by transactional id.
+    """The last *look*: a check whether the partitions of several transactions have leaders
+    (:meth:`TransactionClient.leaderless`).
+
+    ``ms`` is the time at which the first response arrived. ``partitions`` has the checked
+    partitions by transactional id.
     """
 
     ms: int
@@ -177,16 +182,17 @@ class LastLook(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Look:
-    """One look at the leaders of the partitions of several transactions, and then the calls that
-    end these transactions.
+    """A check whether the partitions of several transactions have leaders (a *look*). A transaction
+    that passes the check is ended.
 
-    Each coordinator shows the leaders for its own transactions. The calls for these transactions
-    are sent as soon as the coordinator has responded. So a silent coordinator delays no other.
+    A Metadata request to each coordinator checks the transactions of this coordinator. The calls
+    that end these transactions are sent after the response. So a coordinator that does not respond
+    delays only its own transactions.
 
     * ``calls``: the calls that end the transactions, by transactional id.
-    * ``partitions``: the partitions that are known, by transactional id. The other transactions are
-      described first.
-    * ``coordinators``: the transactional ids of the look, with their coordinators.
+    * ``partitions``: the partitions that the caller knows, by transactional id. For any other
+      transaction, DescribeTransactions is sent first.
+    * ``coordinators``: the checked transactional ids, with their coordinators.
     * ``ready``: after the run, the ids whose partitions all have leaders.
     """
 
@@ -196,7 +202,9 @@ class _Look:
     ready: set[str] = field(default_factory=set)
 
     def first(self) -> list[Call[Any]]:
-        """The calls with which the look begins. Further calls follow them (``Call.then``)."""
+        """Returns the first calls of the check. After their responses, ``Call.then`` returns the
+        calls that follow.
+        """
         known: dict[Node, dict[str, Partitions]] = defaultdict(dict)
         unknown: dict[str, Node] = {}
         for i, node in self.coordinators.items():
@@ -304,21 +312,23 @@ class TransactionClient(AdminClient):
         *,
         prepared: Collection[str] = (),
     ) -> EndAnswers:
-        """Aborts the open transactions in ``found``, and fences their producers. ``found`` is the
-        result of :meth:`describe`. The request depends on the transaction:
+        """Aborts the open transactions in ``found``, the result of :meth:`describe`. ``prepared``
+        has the ids whose transactions were ready for a commit. The request depends on the version
+        of the cluster's transactions:
 
-        * Transaction version 2: EndTxn(abort), with the producer id and the epoch from ``found``.
-          If the id has a newer epoch when the request arrives, the coordinator rejects the request.
-          So no later transaction of the id is aborted. An id in the state Empty gets this request,
-          too.
-        * Transaction version 1: InitProducerId, without producer id and epoch. The coordinator
-          aborts any transaction of the id that is open when the request arrives, even a later
-          transaction. So the id must not be used again.
-        * The id is in ``prepared``: EndTxn(abort) with both versions. ``prepared`` has the ids
-          whose transactions were ready for a commit.
+        * Version 2: EndTxn(abort), with the producer id and the epoch from ``found``. The
+          coordinator raises the epoch, which fences the producer. If the id already has a newer
+          epoch, the coordinator rejects the request, and no later transaction is aborted. An id in
+          the state Empty gets the same request.
+        * Version 1, for an id in ``prepared``: EndTxn(abort), with the producer id and the epoch
+          from ``found``. The producer is not fenced.
+        * Version 1, for any other id: InitProducerId, without producer id and epoch. The producer
+          is fenced. The coordinator aborts the transaction that is open when the request arrives,
+          even if it is a later transaction. So the id must not be used again.
 
         A transaction with a partition that has no leader (:meth:`leaderless`) is not aborted. The
-        result for its id is LEADER_NOT_AVAILABLE. The other results are those of :meth:`end`.
+        result for its id is LEADER_NOT_AVAILABLE. For all other ids, the result is the same as for
+        :meth:`end`.
         """
         version = self.transaction_version(deadline_ms)
         kept = self.leaderless(found, deadline_ms)
@@ -347,9 +357,9 @@ class TransactionClient(AdminClient):
 
     def fence(self, transactional_ids: Iterable[str], deadline_ms: int) -> EndAnswers:
         """Sends InitProducerId for each transactional id. The coordinator aborts the open
-        transaction of the id, and raises the epoch, which fences the producer. Before that, the
-        leaders of the transaction's partitions are requested (:meth:`run_ending`). Returns the
-        error codes like :meth:`end`.
+        transaction of the id, and raises the epoch, which fences the producer. The request for an
+        id is sent only if all partitions of its open transaction have leaders (:meth:`run_ending`).
+        Returns the error codes like :meth:`end`.
         """
         wanted = {i: init_producer_id(i, _FENCE_TIMEOUT_MS) for i in transactional_ids}
         calls = {i: _ending(r, "InitProducerId", i) for i, r in wanted.items()}
@@ -368,16 +378,16 @@ class TransactionClient(AdminClient):
         """Sends ``calls``, which end transactions (:func:`end_call`), until each has a final
         response or until ``deadline_ms``. The keys of ``calls`` are the transactional ids.
 
-        Each time before a call is sent, this method looks at the leaders of the transaction's
-        partitions. The call is sent only if each partition has a leader. Otherwise Kafka 4 would
-        lose the marker of a partition.
+        A call is sent only after a check that all partitions of the transaction have leaders (a
+        *look*). If a partition had no leader, Kafka 4 would lose the marker of this partition. The
+        check is repeated before a call is sent again.
 
-        * ``looked_ms``: a time of the clock at which the caller has made this look. If it is at
-          most a second ago, the first look is omitted.
-        * ``partitions``: the partitions of prepared transactions that the caller knows, by
-          transactional id. For each other transaction, every look requests the partitions, because
-          its producer may still write to further partitions.
-        * ``regardless``: the ids whose calls are sent without a look.
+        * ``looked_ms``: the time on this client's clock at which the caller has made such a check.
+          If the caller's check is at most a second old, the first check is omitted.
+        * ``partitions``: the partitions of prepared transactions, by transactional id, if the
+          caller knows the partitions. For any other transaction, each check requests the partitions
+          again, because the producer may still write to further partitions.
+        * ``regardless``: the ids whose calls are sent without a check.
         """
         # An example of a marker that would be lost without the look:
         # 1. The broker that coordinates the transaction, and leads one of its partitions, stops.
@@ -407,7 +417,9 @@ class TransactionClient(AdminClient):
             rounds += 1
 
     def _coordinators_now(self, ids: Collection[str], until_ms: int) -> Mapping[str, Node]:
-        """Returns the coordinators of transactional ids that are found by ``until_ms``."""
+        """Looks up the coordinators of ``ids``. Returns the coordinators that are found by
+        ``until_ms``, by transactional id.
+        """
         finds: dict[str, Call[Any]] = {
             i: Call(None, CoordinatorKey(i), "FindCoordinator", resend=Resend.NEVER) for i in ids
         }
@@ -434,16 +446,18 @@ class TransactionClient(AdminClient):
 
     def beside(self, ids: Collection[str], age_ms: int, *, shown_by: str) -> Beside | None:
         """Creates the requests that :meth:`describe` sends together with DescribeTransactions for
-        ``ids``. They are ListTransactions for transactions that are older than ``age_ms``, and
-        Metadata of the topics of the last transactions.
+        ``ids``:
+
+        * ListTransactions for transactions that are older than ``age_ms``.
+        * Metadata of the topics of the transactions that :meth:`leaderless` has checked last. The
+          request is sent to the coordinator of the transactional id ``shown_by``.
 
         Returns None in each of these cases:
 
         * :meth:`older_than` has not succeeded yet, or brokers do not support ListTransactions by
           age.
-        * :meth:`leaderless` has not been called with a transaction yet, so the topics are not
-          known.
-        * The last transactions wrote to more than 100 topics.
+        * :meth:`leaderless` has not checked a transaction yet, so the topics are not known.
+        * The transactions that :meth:`leaderless` has checked last wrote to more than 100 topics.
         """
         if not self._list_ages or not self._written:
             return None
@@ -462,7 +476,7 @@ class TransactionClient(AdminClient):
         beside: Beside | None = None,
     ) -> Mapping[str, TransactionDescription]:
         """Sends DescribeTransactions for transactional ids. Returns the descriptions by id. The
-        requests of ``beside`` are sent together with the first descriptions.
+        requests of ``beside`` are sent together with the first DescribeTransactions requests.
 
         If a coordinator does not know an id, the ``error`` in its description is
         TRANSACTIONAL_ID_NOT_FOUND. Raises KafkaTimeoutError if a coordinator does not respond in
@@ -510,15 +524,16 @@ class TransactionClient(AdminClient):
     def open_transactions(
         self, prefix: str, deadline_ms: int, *, idle: bool = False, patient: bool = True
     ) -> Listed:
-        """Requests from all brokers the transactions in the state Ongoing whose transactional id
-        begins with ``prefix``. Ids that the principal may not describe are missing.
+        """Sends ListTransactions to all brokers. Returns the transactions in the state Ongoing
+        whose transactional id begins with ``prefix``. Ids that the principal may not describe are
+        missing.
 
         * ``idle``: if True, also returns ids in the state Empty. Such an id has a producer, and no
           open transaction.
         * ``patient``: the behaviour if a broker does not respond. If True, the requests are
           repeated for some seconds. Meanwhile other brokers may take over the ids of this broker.
           If False, the requests are sent once. For the next minute, calls with ``patient=False``
-          then send no request to this broker.
+          send no request to a broker that did not respond in time.
         """
         states = (TransactionState.ONGOING.value, TransactionState.EMPTY.value)
         request = list_transactions(states if idle else states[:1], prefix=prefix)
@@ -555,16 +570,16 @@ class TransactionClient(AdminClient):
         of its coordinator. Returns None if brokers do not support ListTransactions by age (before
         3.8).
 
-        An id is left out if its coordinator sends these responses, in this order, on one
-        connection:
+        An id is left out if its coordinator sends these responses, in this order:
 
-        1. The transaction is open.
-        2. The transactions that are older than ``age_ms`` are others.
-        3. The transaction is still open.
+        1. A list of all open transactions. The list contains the id.
+        2. A list of the open transactions that are older than ``age_ms``. The list does not contain
+           the id.
+        3. A list of all open transactions again. The list contains the id.
 
         If no coordinator lists the transaction of an id, the requests are repeated for about a
-        second. After that, the id is left out if ``only_listed`` is True. Otherwise it is returned,
-        too.
+        second. After that, the id is left out if ``only_listed`` is True, and returned if
+        ``only_listed`` is False.
 
         ``beside`` has requests that :meth:`describe` has already sent. Their responses are used if
         they are for the same ids and the same age. Raises KafkaTimeoutError if a coordinator does
@@ -627,16 +642,18 @@ class TransactionClient(AdminClient):
         shown_by: str = "",
         beside: Beside | None = None,
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Returns the partitions of the transactions in ``found`` that have no leader, by
-        transactional id. A transaction whose partitions all have leaders is missing in the result.
-        If a transaction in the result were ended, Kafka 4 would lose a marker.
+        """Checks whether the partitions of the transactions in ``found`` have leaders. Returns the
+        partitions without a leader, by transactional id. If all partitions of a transaction have
+        leaders, its id is missing in the result. If a transaction in the result were ended, Kafka 4
+        would lose a marker.
 
         A partition that the brokers do not know, for example because its topic was deleted, is not
-        in the result. Each coordinator shows the leaders for its own transactions.
+        in the result. The Metadata request for a transaction is sent to its coordinator.
 
-        * ``shown_by``: a transactional id. Only its coordinator shows the leaders, for all
-          transactions. The coordinator must just have accepted a write, which proves that it is not
-          cut off.
+        * ``shown_by``: a transactional id, or empty. If an id is given, one Metadata request for
+          all transactions is sent to the coordinator of this id. This coordinator must have
+          accepted a write a moment ago. The write proves that the coordinator is not cut off from
+          the cluster.
         * ``beside``: requests that :meth:`describe` has already sent. The response to the Metadata
           request is used if it has all topics of the transactions, and if it arrived in the last
           FRESH_MS.
@@ -701,12 +718,12 @@ class TransactionClient(AdminClient):
         Earlier producers with the id are fenced, and their open transaction is aborted.
 
         * ``timeout_ms``: the timeout of the id's next transactions.
-        * ``ours``: the producer id and epoch that the caller has (KIP-360, brokers since 2.5). If
-          another producer has used the id since, the other producer is not fenced, and
-          ProducerFencedError is raised.
-        * ``resend``: with Resend.AFTER_CODE, a request without a response is not sent again.
-          Otherwise the first of two requests could arrive late, and abort a transaction that was
-          begun after the second.
+        * ``ours``: the producer id and epoch that the caller has (KIP-360, brokers of version 2.5
+          or newer). If another producer has used the transactional id in the meantime, the other
+          producer is not fenced, and ProducerFencedError is raised.
+        * ``resend``: with Resend.AFTER_CODE, a request without a response is not sent again. With
+          Resend.ALWAYS, the request is sent again. The first request could then arrive after the
+          second request, and abort a transaction that was begun after the second request.
 
         Raises one of these errors:
 
@@ -775,8 +792,9 @@ def _metadata_call(
 
 
 def _send_by(look: Call[MetadataResponse] | Call[DescribeTransactionsResponse]) -> int:
-    """Returns the time until which the response to ``look`` is fresh enough. ``look`` has shown the
-    leaders, or described transactions. After that time, these transactions must not be ended.
+    """Returns the last time at which the response to ``look`` is fresh enough. ``look`` is a
+    Metadata or DescribeTransactions request for some transactions. After that time, the calls that
+    end these transactions are not sent (``Call.send_by_ms``).
     """
     assert look.response is not None
     # (A throttled connection sends nothing until then, whatever is looked at.)
@@ -790,8 +808,9 @@ def _topics(by_id: Mapping[str, Partitions]) -> dict[str, None]:
 def _without_leader(
     by_id: Mapping[str, Partitions], response: MetadataResponse
 ) -> Mapping[str, Sequence[TopicPartition]]:
-    """Returns the partitions of transactions that have no leader in ``response``, by transactional
-    id. A transaction whose partitions all have leaders is missing in the result.
+    """Returns the partitions without a leader in ``response``, by transactional id. ``by_id`` has
+    all partitions of each transaction. If all partitions of a transaction have leaders, its id is
+    missing in the result.
     """
     lost = {one.tp for topic in response.topics for one in topic.partitions if one.leader < 0}
     if not lost:
