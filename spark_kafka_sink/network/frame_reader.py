@@ -22,9 +22,9 @@ FIRST_BUFFER_SIZE = 32 * 1024
 class FrameReader:
     """Reads frames from one connection, one after the other.
 
-    * ``first_limit``: the most bytes of the first frame. This limit is low, because the peer may
-      not be a Kafka broker.
-    * ``limit``: the most bytes of each later frame.
+    * ``first_limit``: the maximum size of the first frame, in bytes. This limit is low, because the
+      peer may not be a Kafka broker.
+    * ``limit``: the maximum size of each later frame, in bytes.
 
     After RemoteProtocolError, the connection must be closed, because it is unknown where the next
     frame begins.

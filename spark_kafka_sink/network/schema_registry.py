@@ -80,8 +80,9 @@ class RegisteredSchema:
 
     * ``unusable``: the reason why rows can't be written with the schema, or None.
     * ``guid``: None if the registry has no GUIDs.
-    * ``references``: the referenced schemas, as pairs of the reference's name and the schema's
-      text. A schema comes after the schemas to which it refers itself.
+    * ``references``: the schemas that this schema needs, directly or through other schemas. Each
+      item is a pair of the reference's name and the schema's text. In this order, each schema
+      refers only to earlier schemas.
     """
 
     id: int
@@ -145,8 +146,8 @@ class ConfluentRegistry:
 
         * ``text``: the schema.
         * ``kind``: the registry's name of the schema's format: AVRO, PROTOBUF or JSON.
-        * ``register``: true if a schema that the subject does not have is to be registered, as a
-          new version of the subject. If it is false, the result for such a schema is None.
+        * ``register``: the action if the subject does not have the schema. If true, the schema is
+          registered as a new version of the subject. If false, the result is None.
         """
         path = f"{_subject(subject)}{'/versions' if register else ''}{self._normalize}"
         fields = {"schema": text} | ({} if kind == "AVRO" else {"schemaType": kind})

@@ -67,8 +67,8 @@ class Authenticator(Protocol):
         ...
 
     def receive(self, payload: memoryview, now: int) -> None:
-        """Handles a frame that the broker has sent for the authentication after
-        :meth:`begin_reauthentication`.
+        """Handles a frame that the broker has sent for a re-authentication. This method is called
+        only after :meth:`begin_reauthentication`.
         """
         ...
 

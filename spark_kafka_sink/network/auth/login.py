@@ -101,7 +101,8 @@ class FetchedCredential(Generic[T]):
       is unknown.
 
     During the fetch of a new credential, this credential is used if it is valid for at least
-    another minute. Otherwise, or if its end is unknown, the authentications wait for the fetch.
+    another minute. If it is not, or if ``expires_after_ms`` is None, the authentications wait for
+    the fetch.
     """
 
     value: T
@@ -280,8 +281,8 @@ class FetchingLogin(Login, Generic[T]):
         self._fetcher.add_wakeup(wakeup)
 
     def close(self) -> None:
-        """Ends the wakeups of this producer. A running fetch continues, because other producers can
-        use the fetched credential.
+        """Removes the function that :meth:`attach` has set, so that the fetcher no longer calls
+        this function. A running fetch continues, because other producers can use the credential.
         """
         if self._wakeup is not None:
             self._fetcher.remove_wakeup(self._wakeup)

@@ -41,9 +41,9 @@ class SaslMechanism(Protocol):
         ...
 
     def refused(self) -> bool:
-        """Called after the broker has rejected the client. Returns True if another exchange may
-        succeed, because it would be different. For example, SCRAM would then send the proof of
-        another form of the password.
+        """Called after the broker has rejected the client. Returns True if the next exchange would
+        send different data, and therefore may succeed. For example, SCRAM can send the proof of a
+        second form of the password.
         """
         return False
 

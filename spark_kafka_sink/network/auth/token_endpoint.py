@@ -5,11 +5,11 @@ This module creates the HTTP request and checks the response. Error messages con
 error fields of a response.
 
 A request blocks. So only the thread of a login and the client of a schema registry send requests.
-These options limit the time:
+Two limits apply to the time. For a login, these options set the limits:
 
-* ``sasl.login.connect.timeout.ms``: for the name lookup, the TCP connection and the TLS handshake
-  together.
-* ``sasl.login.read.timeout.ms``: then, for the request and the response together.
+* ``sasl.login.connect.timeout.ms``: the time for the name lookup, the TCP connection and the TLS
+  handshake together.
+* ``sasl.login.read.timeout.ms``: the time for the request and the response together.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def request_token(client: ClientCredentials, truststore: str = _TRUSTSTORE) -> G
     """Sends one request for a token, and returns the token. Raises OSError if a retry may succeed,
     and AuthenticationError otherwise.
 
-    ``truststore`` is the name of the option with the CA of the endpoint. A hint of an error may
-    contain this name.
+    ``truststore`` is the name of the option with the CA of the endpoint. The name is used in the
+    hints of errors.
     """
     where = _shown(client)
     status, answer = _post(client, where, truststore)

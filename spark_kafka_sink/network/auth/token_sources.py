@@ -105,9 +105,11 @@ def _asker(settings: OAuthSettings, clock: Clock) -> Callable[[], _Answer]:
 
 
 def _check_stores(client: ClientCredentials) -> None:
-    """Reads the stores of the token endpoint, so that a wrong store is an error now. The error says
-    that the wrong ``ssl.`` option is in ``sasl.jaas.config``. The options of the brokers'
-    connections have the same names. Each request reads the stores again.
+    """Reads the truststore and key store of the token endpoint, so that a wrong store is an error
+    before the first request. Each request reads the stores again.
+
+    The error message begins with ``sasl.jaas.config``, because the ``ssl.`` options for the
+    connections to brokers have the same names.
     """
     try:
         ssl_context(dict(client.tls))

@@ -72,9 +72,12 @@ class ApiVersions:
         """Returns the highest version of ``request`` that both the client and the node support.
         Raises UnsupportedVersionError if there is no common version.
 
-        If the ApiVersions response of the node has not arrived, the result is the highest version
-        of the client. For an ApiVersions request, it is the version to which the node has already
-        responded.
+        In two cases, the result is another version:
+
+        * If the ApiVersions response of the node has not arrived, the result is the highest version
+          of the client.
+        * If ``request`` is another ApiVersions request, the result is the version that the node has
+          already accepted on this connection.
         """
         known, ours = self._known.get(node_id), request.versions
         if known is None:

@@ -247,7 +247,8 @@ class ClusterConnectionStates:
         return NEVER
 
     def poll_delay_ms(self, node_id: int, now: int) -> int:
-        """The time in ms until a node that can't take a request now must be checked again:
+        """The time in ms until the caller must check the node again. The caller calls this method
+        for a node to which no request can be sent now. The result depends on the node's state:
 
         * connected and throttled: the remaining throttle time
         * connected and not throttled: NEVER, because an event of the node's socket wakes the caller

@@ -81,11 +81,11 @@ class KafkaClient(Protocol):
         ...
 
     def poll_delay_ms(self, node: Node, now: int) -> int:
-        """Returns the time in ms until a node that is not :meth:`ready` must be checked again,
-        because of backoff, connection setup or throttling.
+        """Returns the time in ms until the caller must check a node again. The caller calls this
+        method if the node is not :meth:`ready`, because of backoff, connection setup or throttling.
 
-        If the node is connected and not throttled, the result is :data:`NEVER`: an event of the
-        connection ends the next :meth:`poll`.
+        If the node is connected and not throttled, the result is :data:`NEVER`. The caller then
+        needs no time limit, because an event of the connection ends the next :meth:`poll`.
         """
         ...
 

@@ -169,8 +169,11 @@ class Metadata:
         wakeup: Callable[[], None],
         connection_failures: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """Sets the network client's wakeup function, and a function that returns the addresses to
-        which connections have failed, with the reasons, for error messages.
+        """Sets two functions of the network client:
+
+        * ``wakeup`` ends a poll that is waiting.
+        * ``connection_failures`` returns the addresses to which connections have failed, each with
+          the reason. Error messages contain these addresses.
         """
         self._wakeup = wakeup
         self._connection_failures = connection_failures

@@ -49,8 +49,9 @@ class NodeConnections:
         self._begun: dict[int, tuple[str, int]] = {}
 
     def begin(self, node: Node, now: int) -> bool:
-        """Begins a connection attempt. Returns False if the attempt has failed at once. Returns
-        True while the host name is being resolved: :meth:`resume` continues this attempt.
+        """Begins a connection attempt. Returns False if the attempt has already failed, and True if
+        it has not. If the host name is still being resolved, :meth:`resume` continues the attempt
+        later.
         """
         self._begun[node.id] = (node.host, node.port)
         self.failures.connecting(node.id, node.host, node.port)

@@ -33,8 +33,8 @@ class HttpRequest:
     """One HTTP request. ``tls`` are the ``ssl.`` options for the connection. ``most_bytes`` is the
     maximum size of the response body.
 
-    ``truststore`` is the name of the option with the CA of the server. A hint of an error may
-    contain this name.
+    ``truststore`` is the name of the option with the CA of the server. The name is used in the
+    hints of errors.
     """
 
     method: str

@@ -59,8 +59,9 @@ class SslTransportLayer:
 
     * AuthenticationError: the handshake has failed. In TLS 1.3, the broker can reject the client's
       certificate only after the handshake. Then the first read raises this error.
-    * ConnectionError: the connection has ended, with or without close_notify. Or it breaks after
-      the broker has sent data. Or the server exceeds one of the limits above.
+    * ConnectionError: the broker has closed the connection, with or without close_notify.
+    * ConnectionError: TLS fails after the caller has received data from the broker.
+    * ConnectionError: the server exceeds one of the limits in the docstring of this module.
     """
 
     __slots__ = (
@@ -246,14 +247,12 @@ class SslTransportLayer:
             self._encrypted = self._encrypted[sent:]
 
     def _receive(self, idle: int) -> bool:
-        """Reads encrypted bytes from the socket into OpenSSL's buffer. One call of
-        :meth:`handshake` or :meth:`read_into` calls this method repeatedly, and may read only a
-        limited number of bytes. Returns False if this limit is reached, or if the socket has no
-        bytes now.
+        """Reads encrypted bytes from the socket into OpenSSL's buffer, and adds their number to
+        ``_idle``. Returns False if the socket has no bytes now, or if the limit is reached.
 
-        ``_idle`` is the number of bytes that have come without data for the caller. Each read adds
-        its bytes to this number. ``idle`` is the value of ``_idle`` before the first read of the
-        call. So ``_idle - idle`` is the number of bytes that the call has read.
+        :meth:`handshake` and :meth:`read_into` call this method in a loop. ``idle`` is the value of
+        ``_idle`` before the loop. So ``_idle - idle`` is the number of encrypted bytes that the
+        loop has read. The limit applies to this number.
         """
         left = idle + (_CHUNK if idle <= _CHUNK else _SMALL_CHUNK) - self._idle
         if left <= 0:
