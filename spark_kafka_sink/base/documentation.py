@@ -1,7 +1,7 @@
 """The addresses of documentation pages for this version of the package.
 
-All links that users see begin with :data:`SITE`: in messages, in the metadata of the package, and
-on the documentation site.
+Every link to the documentation begins with :data:`SITE`. This applies to the links in messages, in
+the metadata of the package, and on the documentation site itself.
 
 If no site is set, messages name a command that prints the same text, such as ``kprod explain
 KP0301``. They never name a file in docs/, because the installed package does not contain docs/.

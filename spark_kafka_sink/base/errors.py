@@ -323,8 +323,9 @@ class CommitError(BatchError):
     """No row of this write is visible, and none will become visible. You can write the batch again:
     the same micro-batch, or the same ``txnVersion``.
 
-    Each further write of the batch fails, too, if the number of the batch does not follow the last
-    number in the commit log. An earlier write may have committed other rows with this number.
+    Some causes remain, and then the next write of the batch fails as well. An example is a batch
+    number that does not follow the last number in the commit log. An earlier write may have
+    committed other rows with this number.
     """
 
 

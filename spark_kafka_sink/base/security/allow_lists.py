@@ -5,13 +5,13 @@ Each list is an environment variable of the driver and of each executor, so no o
 
 * A list that is not set allows all values.
 * An empty list allows no value.
-* If a list can't be parsed, each value that must be compared with it is an error.
+* If a list can't be parsed, each check against this list raises ConfigError.
 
 The lists are read once, when the package is imported. Code that runs after the import, such as a
-class that an option names, can't change them.
+user's class, can't change the lists.
 
 The functions ``check_...`` compare a value with its list. Their argument ``what`` describes the
-option and its value, for the error message. It must not contain a secret.
+option and its value, for the error message. ``what`` must not contain a secret.
 """
 
 from __future__ import annotations
@@ -121,10 +121,10 @@ def check_file(path: str, what: str, *, line: bool = False) -> None:
 
 
 def check_uri(uri: str, what: str) -> None:
-    """Raises NotAllowedError if options may not name the URI of a file in a remote file system.
+    """Raises NotAllowedError if ``uri``, a file in a remote file system, is not allowed.
 
-    The operator's list of paths also contains URIs. ``uri`` is allowed if it is below one of these
-    URIs.
+    The operator's list of paths can also contain URIs. ``uri`` is allowed if it is below one of
+    these URIs. If the list is not set, every URI is allowed.
     """
     allowed = _list(PATHS)
     if allowed is not None and not any(
@@ -191,8 +191,8 @@ def is_import_listed(path: str) -> bool:
 
 
 def _behind_entries(path: str) -> Iterator[str]:
-    """Yields the rest of ``path`` after each item of the allow-list of imports that ``path`` begins
-    with.
+    """Finds the items of the allow-list of imports with which ``path`` begins. For each such item,
+    yields the rest of ``path`` after the item.
 
     In the rest, a colon becomes a dot, and a dot is added at the end. If the list has
     ``my_package``, the rest of ``my_package.module:Name`` is ``.module.Name.``. If the list has

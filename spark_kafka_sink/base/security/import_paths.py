@@ -152,8 +152,11 @@ def _refuse_what_is_defined_elsewhere(found: object, shown: str) -> None:
     * a class or function that a listed module defines
     * an object of such a class
 
-    For example, ``os.abort`` is rejected if a listed module has imported ``os``. Modules are
-    rejected too, and methods of a class of Python or of a C library (``log.handlers.clear``).
+    All other objects are rejected. These are examples:
+
+    * ``os.abort``, if a listed module has imported ``os``
+    * a module
+    * a method of a built-in class, such as ``log.handlers.clear``, a method of ``list``
     """
     if not limits_imports():
         return

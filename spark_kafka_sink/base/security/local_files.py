@@ -175,9 +175,8 @@ def write_new_file(
     object stores, an existing file is an error. If the process is killed during the write, a file
     with a name ``.<name>.<random>.tmp`` can stay.
 
-    Raises UnusableFileError if the file can't be written. ``check(path)`` raises an error if
-    options may not create files in the directory ``path``. It gets the real path of the open
-    directory.
+    Raises UnusableFileError if the file can't be written. ``check`` is called with the real path of
+    the open directory, and raises an error if new files are not allowed in this directory.
     """
     _refuse_uri(directory)
     try:
@@ -218,8 +217,8 @@ def refuse_unusable(path: str, *, directories: bool = False) -> None:
 
 
 def _refuse_uri(path: str) -> None:
-    """Raises UnusableFileError if ``path`` is a URI. Otherwise ``s3://bucket/x`` would be used as a
-    file in a directory named ``s3:``.
+    """Raises UnusableFileError if ``path`` is a URI. Without this check, ``s3://bucket/x`` would be
+    used as a file in a directory named ``s3:``.
     """
     if uri := re.match(r"[A-Za-z][A-Za-z0-9+.-]*:/", path):
         message = f"it is a URI ({uri.group()}...), and a local path is needed"

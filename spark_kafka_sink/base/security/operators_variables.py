@@ -1,9 +1,9 @@
 """A copy of the environment variables with the operator's limits, whose names begin with
 ``KPROD_ALLOWED_``.
 
-The copy is made when the package is imported, before any option is read. So no code that an option
-names can change it. A forked Spark worker has its parent's copy. Any other process makes its own
-copy. ``allow_lists`` has the meaning of the variables.
+The copy is made when the package is imported, before any option is read. So code that runs later,
+such as a user's class, can't change the limits. A forked Spark worker has its parent's copy. Any
+other process makes its own copy. ``allow_lists`` parses the variables.
 """
 
 from __future__ import annotations

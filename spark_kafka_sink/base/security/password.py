@@ -106,10 +106,10 @@ def as_password(text: Text) -> Password:
 
 
 def looked_up(*values: Text | None) -> tuple[str, ...]:
-    """Returns the strings of those ``values`` that come from a reference, such as ``${env:NAME}``.
+    """Returns the strings of the ``values`` that come from a reference, such as ``${env:NAME}``.
 
-    These strings are for :func:`without_secrets`: a server that got them may repeat them in a
-    message.
+    A server may repeat these strings in a message. The caller removes the strings from the message
+    with :func:`without_secrets`.
     """
     return tuple(v.value for v in values if isinstance(v, Password) and v.reference is not None)
 

@@ -8,9 +8,9 @@ secret.
   FileConfigProvider. The value may contain references.
 
 A value may contain a reference together with other text. ``config.providers`` is not needed. Spark
-shows, logs and pickles only the reference. The driver and each executor replace it when they create
-a network client. So the secret is only in processes that open connections. The result is a
-Password, even for a path or an address.
+shows, logs and pickles only the reference. The driver and each executor replace the reference when
+they create a network client. So the secret is only in processes that open connections. A value from
+a reference has the type Password, even if the value is a path or an address.
 
 Any other ``${...}`` is plain text, because a password may contain any characters. Two kinds of
 values are an error, because the user probably meant a reference:
