@@ -160,8 +160,8 @@ def source_position(fields: Collection[str]) -> tuple[str, ...]:
     """The fields of Debezium's ``source`` struct that order its events, such as ``("lsn",)`` for
     PostgreSQL.
 
-    ``fields`` are the names of all fields of the struct. These names show the connector. The result
-    is empty if the connector is unknown.
+    ``fields`` are the names of all fields of the struct. The fields differ between connectors, so
+    the names identify the connector. The result is empty if the connector is unknown.
     """
     return next((known for known in _POSITIONS if set(known) <= set(fields)), ())
 

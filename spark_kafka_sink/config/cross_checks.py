@@ -105,7 +105,7 @@ class CheckedOptions:
     * ``values``: the effective values of all options.
     * ``servers``: the bootstrap servers, such as ``("broker1", 9092)``.
     * ``idempotence_off``: the reason if an option switches idempotence off, such as "retries is set
-      to 0". Otherwise None.
+      to 0". None if no option switches idempotence off.
     """
 
     given: Mapping[str, Given]

@@ -19,7 +19,8 @@ class Given:
     """The value of an option that the user has set, with texts for messages.
 
     * ``value``: the value. For a secret in a file, it is a reference to the line of the secret.
-    * ``name``: the name as the user wrote it. An option of the sink has its documented name.
+    * ``name``: the option's name for messages. For an option of the sink, this is the documented
+      name. For any other option, this is the name as the user wrote it.
     * ``where``: a text with the name of the file that has the option. It is empty if the option is
       not from a file.
     * ``content``: the secret itself, for a secret in a file. It is only for checks in this process,
@@ -65,7 +66,7 @@ class GivenProducerOptions:
         return given.spelled if given is not None and given.where else self.prefix + name
 
     def prefix_at(self, name: str) -> str:
-        """The prefix that option names have in the place where the user has set ``name``: none in
-        a file, otherwise ``prefix``.
+        """The prefix that option names have in the place where the user has set ``name``. The
+        result is empty for a file, and ``prefix`` for any other place.
         """
         return "" if self.given[name].where else self.prefix

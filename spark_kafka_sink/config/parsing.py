@@ -147,7 +147,8 @@ def _own_values(given: GivenOptions) -> dict[str, Any]:
     """The values of the sink options that the user has set and that have an effect.
 
     Raises ConfigError for a wrong value, even if its option has no effect. The dead-letter topic
-    has two option names: its value is always under the name of Kafka Connect.
+    has two option names: one of Kafka Connect, and one of Kafka Streams. If the user has set only
+    the name of Kafka Streams, the result has the value under both names.
     """
     values = {
         name: SINK_OPTIONS[name].read(option.value, option.spelled)

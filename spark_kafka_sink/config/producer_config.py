@@ -1,8 +1,8 @@
 """The configuration of one producer: the effective values of all producer options, after all
 checks.
 
-``parsing`` creates a :class:`ProducerConfig`. The caller of the parser logs its ``warnings`` once.
-Tasks unpickle it, and need not import the modules that parse.
+``parsing`` creates a :class:`ProducerConfig`. The caller of ``parsing`` logs the ``warnings`` of
+the configuration once. Tasks unpickle the configuration, so they do not import ``parsing``.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ _IS_LOG = (
 
 
 def _not_the_commit_log(name: str) -> Iterator[Check]:
-    """The checks that the option ``name`` does not name a commit log: neither the commit log of
-    this write nor the default commit log.
+    """Yields two checks of the topic in the option ``name``. The topic must not be the commit log
+    of this write. The topic must not be the default commit log.
     """
     yield _one_topic(name, "commitLogTopic", _IS_LOG)
     default = f"{name} is '{COMMIT_LOG_TOPIC}', the topic of the commit log"
@@ -118,8 +118,9 @@ def _may_be_null(values: Values) -> bool:
 
     * ``valueColumns`` names a struct, such as ``payload.*``, and the struct is null.
     * The format is string, and the only column is null.
-    * The only column is null, and the schema is not a record. Such a schema comes from the user or
-      the registry: for a value, the sink itself derives only records.
+    * The only column is null, and the Avro or JSON schema does not describe a record. Such a schema
+      comes from the user or from the registry. If the sink itself derives the schema of a value,
+      the schema always describes a record.
     """
     columns, format_ = values["valueColumns"], values["valueFormat"]
     if struct_name(columns) is not None or format_ is ColumnFormat.STRING:

@@ -98,10 +98,11 @@ def sasl_settings(options: Mapping[str, object]) -> SaslSettings:
 
 
 def can_not_be_read_yet(options: Mapping[str, object]) -> bool:
-    """Returns True if the whole value of ``sasl.jaas.config`` is a reference, such as
+    """Returns True if the whole value of ``sasl.jaas.config`` is one reference, such as
     ``${file:/path}``. The login module is then unknown until the reference is replaced.
 
-    The result is False if only the value of an option in the text is a reference.
+    Returns False if the value has a login module, and only an option of the module is a reference,
+    such as ``password="${env:NAME}"``.
     """
     login_module = options.get(_JAAS)
     return has_references(login_module) and is_one_reference(text_of(login_module))
@@ -170,7 +171,7 @@ def _check_handlers(options: Mapping[str, object], mechanism: str) -> None:
 
 def _is_known(handler: str, mechanism: str) -> bool:
     """Returns True if this package has a replacement for the Java class ``handler`` with this
-    mechanism. ``handler`` has no package prefix of a vendor.
+    mechanism. A name with a vendor's prefix, such as ``kafkashaded.``, is not known here.
     """
     if mechanism == OAUTHBEARER:
         return is_known_handler(handler)

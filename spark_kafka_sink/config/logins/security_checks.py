@@ -190,9 +190,11 @@ class _SecurityChecks:
         return ConfigError(message, hint=hint, kind=error.kind)
 
     def _as_written(self, name: str) -> str:
-        """The name of an option as the user writes it, for an error about SASL. An option whose
-        name begins with ``sasl.`` has the prefix ``kafka.``, except in a file. Any other option,
-        such as ``ssl.truststore.location``, is in ``sasl.jaas.config``, and has no prefix.
+        """The name of an option as the user writes it, for an error about SASL.
+
+        A name that begins with ``sasl.`` gets the prefix ``kafka.`` in a Spark write, and no prefix
+        in a file. Any other name is a setting inside the text of ``sasl.jaas.config``, such as
+        ``ssl.truststore.location``, and gets no prefix.
         """
         given = self.options.given.get(name) or self.options.given.get("sasl.mechanism")
         is_from_file = bool(given and given.where)

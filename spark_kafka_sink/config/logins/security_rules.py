@@ -173,8 +173,9 @@ class LoginModule:
 
 
 def _of_endpoint() -> Iterator[Option]:
-    """The TLS options of a login module for the token endpoint. They have the names of the brokers'
-    TLS options.
+    """The TLS options of a login module for the token endpoint. Each option has the name of the
+    corresponding TLS option for brokers, such as ``ssl.truststore.location``. The same name with
+    the prefix ``oauth.`` is a second option.
 
     Two rules are stricter than for brokers, because the endpoint gets a secret. The host name of
     the endpoint is always verified. An option without an effect is an error.
@@ -235,11 +236,12 @@ _TEXTS: Final = (OptionType.STRING, OptionType.PASSWORD, OptionType.LIST)
 
 
 def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
-    """Finds the secrets in ``text``, the value of ``sasl.jaas.config``, that Spark would show.
-    Returns the names of the login module's options that contain them.
+    """Finds the secrets that Spark would show in plans and event logs. ``text`` is the value of
+    ``sasl.jaas.config``. Returns the names of the login module's options with these secrets.
+    :func:`inline_secrets` explains ``own_options``.
 
-    The result is empty if Spark hides the whole text, because it contains a word such as "password"
-    (``spark.redaction.regex``).
+    The result is empty if ``text`` contains a word such as "password" (``spark.redaction.regex``),
+    because Spark then hides the whole text.
     """
     return inline_secrets(text, own_options=own_options) if _REDACTED.search(text) is None else ()
 
@@ -247,9 +249,9 @@ def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
 def refuse_inline(value: object, spelled: str, file: str) -> None:
     """Raises ConfigError if ``value`` is a secret as plain text, and not a reference to a secret.
 
-    Call this function only for options whose values Spark shows in plans and event logs. The hint
-    of the error advises the user to put the secret into a file: ``file`` describes the content of
-    this file.
+    Call this function only for options whose values Spark shows in plans and event logs. ``file``
+    is the end of the sentence "or put ..." in the error's hint. An example is "it into a
+    configFile".
     """
     if isinstance(value, Password) and value.value and not is_one_reference(value.value):
         raise ConfigError(
@@ -263,10 +265,11 @@ def refuse_inline(value: object, spelled: str, file: str) -> None:
 
 def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
     """Finds the secrets in ``text``, the value of ``sasl.jaas.config``, that are plain text and not
-    references. Returns the names of the login module's options that contain them.
+    references. Returns the names of the login module's options with these secrets. The result is
+    empty if ``text`` can't be parsed.
 
-    If ``own_options`` is true, a user's class gets the options, and every unknown option counts as
-    a secret. The result is empty if ``text`` can't be parsed.
+    An option that no known login module has can be a secret of a user's class. Such an option
+    counts as a secret if ``own_options`` is true, or if the login module is unknown.
     """
     try:
         entry = parse_jaas_config(text)

@@ -78,8 +78,8 @@ def _warn_ignored(found: GivenOptions, file: str, whose: str, names: Iterable[st
 def _is_anothers(key: str, value: object, prefix: str) -> bool:
     """Returns True if a line of the file is for another client. The caller ignores such a line.
 
-    A line with a serializer for bytes or text is for another client, too: Java's producer needs
-    such a line, the sink does not.
+    A line with a serializer for bytes or text also counts as a line for another client. Java's
+    producer needs such a line, and the sink does not.
     """
     if prefix and key in ("key.serializer", "value.serializer"):
         return str(value).strip().rpartition(".")[2] in _AS_COLUMNS

@@ -48,8 +48,9 @@ _MISSPELT = 0.9
 class ForeignOptions:
     """The content of ``foreign_options.toml``.
 
-    ``owners`` are the components by a short name. ``librdkafka`` maps librdkafka's option names to
-    Java's names, or to None if Java has no such option.
+    ``owners`` has the software whose option names are known. The keys are short names, such as
+    ``consumer``. ``librdkafka`` maps librdkafka's option names to Java's names, or to None if Java
+    has no such option.
     """
 
     owners: Mapping[str, Component]

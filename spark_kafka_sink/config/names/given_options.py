@@ -21,8 +21,8 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 
 
 def given_options(options: Mapping[str, object], prefix: str) -> GivenOptions:
-    """Checks the names of all ``options``, and of the options in the ``configFile`` if it is one of
-    them. Returns the options from both sources.
+    """Checks the names of all ``options``. If ``configFile`` is set, also reads this file and
+    checks the names of its options. Returns the options from both sources.
 
     ``prefix`` is ``kafka.`` for a write, and empty for a producer without Spark. Such a producer
     accepts no option of the sink except ``configFile``. If the file has options of the sink, the

@@ -1,8 +1,8 @@
 """The error for a wrong option name, with a suggestion.
 
 The hint of the error depends on the reason: the name belongs to other software, is refused, has the
-wrong prefix, or is misspelt. If the name looks like the name of a secret and is not in a file, the
-hint also tells the user to replace the secret.
+wrong prefix, or is misspelt. If the name looks like the name of a secret, the hint also tells the
+user to replace the secret by a new one. An option from a file does not get this additional hint.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class OptionSource:
 
     @property
     def takes_own(self) -> bool:
-        """True if a user may set the sink's own options in this place: in a write, and in every
-        file.
+        """True if the sink's own options are accepted in this place. This is the case in a write,
+        and in every file.
         """
         return self.sink or bool(self.where)
 
@@ -64,8 +64,9 @@ def unknown_option(key: str, shown: str, place: OptionSource) -> ConfigError:
     """Creates the error for a name that is no valid option in ``place``.
 
     ``key`` is the name in lower case, and ``shown`` the name as the user wrote it. If the name
-    looks like the name of a secret, the hint tells the user to replace the secret: other programs,
-    such as Spark or a shell, may have shown it. This does not apply to a name in a file.
+    looks like the name of a secret, the hint tells the user to replace the secret by a new one,
+    because Spark or a shell may have shown the secret. An option from a file does not get this
+    hint.
     """
     name = key.removeprefix(PREFIX)
     error = _known_elsewhere(name, shown, place)
@@ -132,8 +133,8 @@ def _right_name(name: str, place: OptionSource) -> str | None:
     """Creates a hint with the name that the user probably meant. Returns None if no option name is
     similar.
 
-    If ``name`` is an option, but has a wrong prefix for ``place``, the hint has the right prefix.
-    Otherwise the hint has the option name that is most similar to ``name``.
+    If ``name`` is an option with a wrong prefix for ``place``, the hint has the right prefix. If
+    ``name`` is not an option, the hint has the most similar option name.
     """
     inner = name.removeprefix("producer.").removeprefix("override.")
     if inner != name and inner in PRODUCER_OPTIONS:
