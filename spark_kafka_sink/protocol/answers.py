@@ -131,9 +131,9 @@ def _refused_api_versions(request: Request[ResponseT], body: memoryview) -> Resp
     """Reads the response of a broker that does not support the version of an ApiVersions request.
     Returns a response with the error code UNSUPPORTED_VERSION.
 
-    Such a broker responds with version 0 of the response. After the error code, brokers since 2.4
-    send the versions that they support, and the result has these versions. Other servers, such as
-    librdkafka's mock broker, send malformed bytes. Then the result has no versions.
+    Such a broker responds with version 0 of the response. Brokers of version 2.4 or newer also send
+    the request versions that they support, and the result has these versions. Other servers, such
+    as librdkafka's mock broker, send malformed bytes. For such bytes, the result has no versions.
     """
     try:
         response: Any = request.read(WireReader(bytes(body), flexible=False), 0)
@@ -364,8 +364,8 @@ def _partitions_of(
     number: str = "partition_index",
     partitions: str = "partitions",
 ) -> Sequence[Any]:
-    """Returns ``topics``, a part of a response, with only the ``requested`` partitions. A single
-    requested partition is the first partition of the first topic.
+    """Returns ``topics``, a part of a response, with only the ``requested`` partitions. If only one
+    partition was requested, it is the first partition of the first topic in the result.
 
     ``name``, ``number`` and ``partitions`` are the names of fields in the message. Raises
     MalformedError if a requested partition is missing, or occurs twice.
@@ -437,8 +437,8 @@ def _read_all(struct: object) -> None:
 
 @cache
 def _arrays_of(kind: type[object]) -> tuple[str, ...]:
-    """The names of those fields of a message that are arrays kept as bytes (:class:`WireArray`). An
-    item of such an array is decoded each time the item is read.
+    """The names of the fields of a message whose type is :class:`WireArray`. Such an array is kept
+    as bytes. An item is decoded each time the item is read.
     """
     fields = getattr(kind, "__annotations__", {})
     return tuple(name for name, hint in fields.items() if hint.startswith("WireArray["))

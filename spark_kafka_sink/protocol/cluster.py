@@ -116,8 +116,8 @@ class PartitionInfos(Sequence[PartitionInfo]):
     def of(
         cls, topic: str, infos: Iterable[PartitionInfo], errors: Mapping[int, int] | None = None
     ) -> PartitionInfos:
-        """Converts ``infos`` to columns. ``infos`` must be in the order of partition numbers: 0, 1,
-        2 and so on. Otherwise raises ValueError. ``errors`` has error codes by partition number.
+        """Converts ``infos`` to columns. ``errors`` has error codes by partition number. Raises
+        ValueError if ``infos`` is not in the order of partition numbers: 0, 1, 2 and so on.
         """
         rows, ids = array("i"), array("i")
         for number, info in enumerate(infos):

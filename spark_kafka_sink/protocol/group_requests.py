@@ -1,5 +1,5 @@
 """Requests for consumer groups: ListGroups and TxnOffsetCommit. ListGroups requests only the groups
-that have members (KIP-518, brokers since 2.6).
+that have members (KIP-518, brokers of version 2.6 or newer).
 
 The callers send the requests and handle the responses
 (``datasource/exactly_once/offsets_group.py``, ``transactions/offset_commits.py``,

@@ -143,8 +143,8 @@ def describe_producers(tp: TopicPartition) -> DescribeProducersRequest:
     """Creates the request for all producers that the leader of ``tp`` has in memory for ``tp``. The
     request is sent to this leader.
 
-    A hanging transaction is open at the leader, as the response shows, but no coordinator lists
-    it.
+    The response shows which transactions are open on the partition. If no coordinator lists such a
+    transaction, it is a hanging transaction.
     """
     topic = TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
     return DescribeProducersRequest(topics=[topic])

@@ -49,7 +49,7 @@ class TopicMetadata:
 
     * ``topic_id``: 16 bytes. None if the broker has no topic ids, or returns none (below v10).
     * ``partitions``: the partitions, without duplicates. A partition that the broker has left out
-      has an entry without a leader. The size of the response limits the number of such entries.
+      has an entry without a leader. A response with too many such entries for its size is an error.
     * ``authorized_operations``: a bit for each operation (Kafka's ``AclOperation``) that the
       principal may perform on the topic. None if the operations were not requested, or if the
       broker does not return them (below v8).
@@ -88,8 +88,8 @@ class MetadataRequest:
     the brokers are requested.
 
     A request for all topics is not possible, because it would not limit the memory for the
-    response. With ``include_topic_authorized_operations``, brokers since 2.3 also return the
-    operations that the principal may perform on each topic (v8, KIP-430).
+    response. With ``include_topic_authorized_operations``, brokers of version 2.3 or newer also
+    return the operations that the principal may perform on each topic (v8, KIP-430).
     """
 
     topics: tuple[str, ...]
@@ -115,11 +115,13 @@ class MetadataRequest:
 def read_metadata(reader: WireReader, version: int, requested: Iterable[str]) -> MetadataResponse:
     """Reads a Metadata response, v4 to v13. ``requested`` are the topics of the request.
 
-    The memory for the result is limited, even if the broker is hostile: about 400 bytes for each
-    requested topic in the response, and at most four times the size of the response for everything
-    else. If each topic has a hundred partitions, the result is usually about as large as the
-    response. If each topic has one partition, it is about eight times as large.
+    The memory for the result is limited, even if the broker is hostile. The limit is the sum of two
+    numbers: about 400 bytes for each requested topic in the response, and four times the size of
+    the response.
     """
+    # If each topic has a hundred partitions, the result is usually about as large as the response.
+    # If each topic has one partition, the result is about eight times as large: the 400 bytes for
+    # each topic are the largest part.
     answer = metadata.MetadataResponse.read(reader, version)
     names = {name: name for name in requested}
     topics = _Topics(version, most_gaps=64 + len(reader.data) // 32)

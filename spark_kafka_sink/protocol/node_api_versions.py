@@ -44,8 +44,8 @@ class NodeApiVersions:
     * ``finalized_features_epoch``: the epoch of these feature levels. -1 if the broker returns no
       features.
 
-    The lowest version of an API is not reliable. For example, brokers since 4.0 return version 0 of
-    Produce because of librdkafka, but reject versions below 3 (KAFKA-18659). So
+    The lowest version of an API is not reliable. For example, brokers of version 4.0 or newer
+    return version 0 of Produce because of librdkafka, but reject versions below 3 (KAFKA-18659). So
     :meth:`latest_usable` uses only versions that this client implements.
     """
 

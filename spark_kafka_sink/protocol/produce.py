@@ -128,7 +128,8 @@ class ProduceRequest:
     * ``max_version``: at most 12. For a transaction of version 1, at most 11.
 
     These versions identify a topic by its name. If a topic is deleted and created again, a request
-    reaches the new topic. The broker detects this by its check of sequence numbers.
+    for the old topic reaches the new topic. If batches are lost with the old topic, the producer
+    can detect the loss from the offsets of later batches (``partition_sequences.py``).
     """
 
     acks: int

@@ -36,7 +36,7 @@ class ConfigResourceType(IntEnum):
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create. If the number of partitions or replicas is -1, the broker uses its default
-    (brokers since 2.4, v4 of the request).
+    (brokers of version 2.4 or newer, v4 of the request).
     """
 
     name: str

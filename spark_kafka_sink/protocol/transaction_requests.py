@@ -39,7 +39,7 @@ def find_coordinator(
     """Creates the request for the coordinators of ``keys``, which are transactional ids or consumer
     groups.
 
-    More than one key in a request needs brokers since 3.0 (v4, KIP-699).
+    A request with more than one key needs brokers of version 3.0 or newer (v4, KIP-699).
     """
     return FindCoordinatorRequest(
         key=keys[0],
@@ -114,10 +114,10 @@ def list_transactions(
     listed:
 
     * ``states``, ``producer_ids``: if empty, no filter.
-    * ``min_duration_ms``: needs brokers since 3.8 (v1, KIP-994). A transactional id that has never
-      opened a transaction counts as very old. So pass ``states`` as well.
-    * ``prefix``: brokers since 4.1 filter by it (v2, KIP-1152). With older brokers, the caller must
-      filter the response.
+    * ``min_duration_ms``: needs brokers of version 3.8 or newer (v1, KIP-994). A transactional id
+      that has never opened a transaction counts as very old. So pass ``states`` as well.
+    * ``prefix``: brokers of version 4.1 or newer filter by the prefix (v2, KIP-1152). Older brokers
+      do not get the prefix, so the caller must filter the response.
 
     The broker leaves out ids that the principal may not describe. While a broker still loads a
     partition of ``__transaction_state``, it returns COORDINATOR_LOAD_IN_PROGRESS and no
@@ -141,14 +141,14 @@ def _pattern_of(prefix: str) -> str:
 
 
 def versions_of(transaction_version: int) -> VersionRange:
-    """The versions of EndTxn and TxnOffsetCommit that are allowed for a transaction of this version
-    (1 or 2, KIP-890).
+    """The versions of EndTxn and TxnOffsetCommit requests that are allowed for a transaction.
+    ``transaction_version`` is 1 or 2 (KIP-890).
 
-    The version of the request must fit the version of the transaction, because the broker applies
-    the rules for the version of the request. Two examples for a transaction of version 2:
+    The broker applies the rules for the version of the request. So this version must fit the
+    transaction. Two examples of wrong versions, for a transaction of version 2:
 
     * If EndTxn v4 is sent again after the commit, the broker returns PRODUCER_FENCED.
-    * Only TxnOffsetCommit v5 adds the consumer group to the transaction.
+    * TxnOffsetCommit below v5 does not add the consumer group to the transaction.
     """
     return VersionRange(5, 5) if transaction_version >= 2 else VersionRange(0, 4)
 

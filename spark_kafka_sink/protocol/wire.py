@@ -342,8 +342,8 @@ class WireArray(Sequence[T_co]):
     function ``read``.
 
     The bytes contain ``count`` items, but an item can be malformed, such as a string that is not
-    UTF-8. Then the iteration raises the errors of a reader. So iterate only inside of
-    :func:`decoding`. The result of :meth:`checked` can be used anywhere.
+    UTF-8. The iteration then raises an error of :class:`WireReader`, such as UnicodeDecodeError. So
+    iterate only inside of :func:`decoding`. The result of :meth:`checked` can be used anywhere.
 
     ``array[i]`` first reads all items before ``i``. Iterate if you need more than one item.
     """
