@@ -1,9 +1,8 @@
 """Runs a real Apache Kafka (KRaft, one or three nodes) on this machine, without Docker, for the
 demo and for tests. It needs Python and a JVM of version 17 or newer.
 
-The jars of the server are downloaded when a local Kafka is first used on a machine. Maven downloads
-them, or the Ivy that is a part of PySpark. ``python -m spark_kafka_sink.local_kafka`` runs a Kafka
-in the foreground.
+When a local Kafka is first used on a machine, Maven or Ivy downloads the jars of the server. (Ivy
+is a part of PySpark.) ``python -m spark_kafka_sink.local_kafka`` runs a Kafka in the foreground.
 
 * ``cluster``, ``node``: start and stop brokers. They use ``ports``, ``probe``,
   ``broker_process_group`` and ``parent_watchdog``.

@@ -1,6 +1,6 @@
 """The jars of the Apache Kafka server: their versions, their download and their cache.
 
-The jars are downloaded by Maven, or by the Ivy that is a part of PySpark.
+Maven or Ivy downloads the jars. (Ivy is a part of PySpark.)
 
 * Both tools verify each jar with the repository's checksum, and reject a jar that does not match
   (Maven by ``--strict-checksums``, Ivy by the default ``ivy.checksums=sha1,md5``).

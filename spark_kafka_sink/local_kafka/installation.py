@@ -133,8 +133,8 @@ def prepare(version: str = KAFKA_VERSION) -> Installation:
     Several processes may call this function at the same time.
 
     The first call for a version takes half a minute, each later call takes a tenth of a second.
-    Raises LocalKafkaError if there is no suitable JVM, or if the jars can't be downloaded. Without
-    a class archive, brokers only start more slowly.
+    Raises LocalKafkaError if there is no suitable JVM, or if the jars can't be downloaded. If the
+    class archive can't be created, logs a warning. Brokers then start more slowly.
     """
     release(version)  # an unknown one leaves nothing in the cache
     java = find_java()
@@ -148,8 +148,9 @@ def prepare(version: str = KAFKA_VERSION) -> Installation:
 
 
 def _write_archive(installation: Installation, archive: Path) -> None:
-    """Creates the class archive ``archive``: runs a temporary broker, whose JVM writes the archive
-    when it ends. If this fails, only logs a warning, because brokers also start without an archive.
+    """Creates the class archive ``archive``. For this purpose, runs a temporary broker. The JVM
+    writes the archive when the broker ends. If no archive is created, only logs a warning, because
+    brokers also start without an archive.
     """
     _log.info("writing the class archive of Kafka %s", installation.distribution.version)
     processes = BrokerProcessGroup()

@@ -2,8 +2,9 @@
 brokers are stopped.
 
 A broker must listen on the same port after a restart, because its clients know only this port.
-While the broker is stopped, no other process may take the port. For this, each port is bound to a
-socket of this process, which never listens. Connections of clients are then refused.
+While the broker is stopped, no other process may take the port. So this process binds a socket to
+the port, and does not listen on this socket. While the broker is stopped, connections of clients
+are refused.
 """
 
 from __future__ import annotations

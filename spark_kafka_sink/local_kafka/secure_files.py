@@ -2,8 +2,9 @@
 ``docker-compose.yml`` mounts.
 
 ``python -m spark_kafka_sink.local_kafka --write-secure-files .secure`` writes the files. Each call
-creates new passwords. The file ``client.properties`` is for clients on this machine.
-Kafka's settings come from ``conf/kafka`` and ``secure``, as for a :class:`KafkaCluster`.
+creates new passwords. The file ``client.properties`` is for clients on this machine. Kafka's
+settings come from the directory ``conf/kafka`` and the module ``secure.py``, like the settings of a
+:class:`KafkaCluster`.
 """
 
 from __future__ import annotations

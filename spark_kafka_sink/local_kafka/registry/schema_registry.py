@@ -51,8 +51,8 @@ class SchemaRegistry:
         with SchemaRegistry() as registry:
             registry.url
 
-    If ``port`` is None, a free port is used. The registry ends by :meth:`stop`, or at the latest
-    when this process ends.
+    If ``port`` is None, a free port is used. The registry runs until :meth:`stop` is called, or
+    until this process ends.
     """
 
     def __init__(self, *, port: int | None = None, heap: str = "512m") -> None:
