@@ -52,8 +52,8 @@ _unreadable: ProcessLocal[set[str]] = ProcessLocal(set)
 
 class Checkpoint:
     """The files of a query's checkpoint in the directory ``location``. Each file is read at most
-    once. If ``session`` is set, Spark reads the files. Otherwise this process reads them
-    (``offset_log``).
+    once. If ``session`` is set, Spark reads the files. If ``session`` is None, this process reads
+    the files (``offset_log``).
     """
 
     def __init__(self, location: str, session: SparkSession | None = None) -> None:
@@ -92,10 +92,11 @@ class Checkpoint:
         return digest_of(self._query_id(), number, offset_log, files)
 
     def _files(self, source: str, batch: int) -> str:
-        """The text of the checkpoint file that lists the input files of a file source's batch.
-        Spark compacts some of these files: a compacted file also lists the files of all earlier
-        batches.
+        """The text of the checkpoint file that lists the input files of the batch ``batch``. The
+        checkpoint has one folder for each file source, and ``source`` is the name of this folder.
         """
+        # For some batches, Spark writes only a compacted checkpoint file. It lists the input files
+        # of this batch and of all earlier batches.
         file = f"sources/{source}/{batch}"
         return _if_readable(lambda: self._text(file)) or self._text(f"{file}.compact")
 

@@ -1,9 +1,14 @@
-"""The named writes of this process: their run ids, the running writes, and the last writes.
+"""Generates the run ids of the named writes of this process, and refuses some named writes.
 
 A *named write* is a write of ``foreach_batch(name)`` or ``transaction(name)``. In one run of a
-streaming query, all writes with one name share a run id. The commit log detects two writes with the
-same name and different run ids. Two writes of one process may have the same run id, so
-:class:`NamedWrites` detects two writes of one process with the same name.
+streaming query, all writes with the same name get the same run id. The commit log compares run ids,
+so it detects two queries that use one name.
+
+The commit log may take two writes with the same name and the same run id for one write. So
+:class:`NamedWrites` refuses a named write in two cases:
+
+- Another write with the same name is running in this process.
+- This process has already written other DataFrames with the same name in the same micro-batch.
 """
 
 from __future__ import annotations
@@ -44,7 +49,8 @@ class Written:
     """The DataFrames of one micro-batch that are written under one name of ``foreach_batch`` or
     ``transaction``.
 
-    - ``query_run`` is the id of the query's run, or empty if the query is unknown.
+    - ``query_run`` is ``CallingQuery.run`` of the query that makes the write. It is empty if the
+      query is unknown.
     - ``number`` is the micro-batch's id.
     - ``plans`` has a hash of each DataFrame's plan and options.
     """
@@ -55,8 +61,11 @@ class Written:
 
 
 class _Run(NamedTuple):
-    """A run id that :class:`NamedWrites` has generated. ``query_run`` identifies the run of the
-    query that uses the run id (``CallingQuery.run``). It is empty if the query is unknown.
+    """A run id that :class:`NamedWrites` has generated.
+
+    - ``id`` is the run id. The writes pass this id to the commit log.
+    - ``query_run`` is ``CallingQuery.run`` of the query that makes the writes. It is empty if the
+      query is unknown.
     """
 
     id: str
@@ -64,8 +73,9 @@ class _Run(NamedTuple):
 
 
 class NamedWrites:
-    """For each name of ``foreach_batch`` and ``transaction`` in this process: its run id, its
-    running write, and the micro-batch that was written last. ``_lock`` guards all fields.
+    """Stores three facts about each name of ``foreach_batch`` and ``transaction`` in this process:
+    the run ids, the running write, and the last micro-batch that was written. ``_lock`` guards all
+    fields.
     """
 
     def __init__(self) -> None:
@@ -79,7 +89,7 @@ class NamedWrites:
     def open(self, place: Place, described: str) -> Iterator[None]:
         """Registers the write with the identity ``place`` as running, until the ``with`` block
         ends. Raises ConfigError if another write with this identity is running, for example in
-        another thread. The rows of both writes would be mixed.
+        another thread.
 
         ``described`` is a text about this write, such as ``transaction('orders') at job.py:12 in
         thread MainThread``. The errors of other writes with the same identity show this text.
@@ -100,11 +110,14 @@ class NamedWrites:
                 del self._open[place]
 
     def run(self, place: Place, query_run: str, session: str) -> str:
-        """The run id of a named write. In one run of a query, all writes with a name get the same
-        run id, until :meth:`end` is called.
+        """Returns the run id for a write with the identity ``place``. In one run of a query, all
+        writes with the same identity get the same run id. After a call of :meth:`end`, the next
+        write gets a new run id.
 
-        ``query_run`` is empty if the query that writes is unknown. Then the write gets the last run
-        id of its Spark session.
+        - ``query_run`` is ``CallingQuery.run`` of the query that makes the write. It is empty if
+          the query is unknown. Then the write gets the run id of the last write with the same
+          identity and ``session``.
+        - ``session`` identifies the Spark session of the write.
         """
         with self._lock:
             found = self._found(place, query_run, session) or _Run(uuid.uuid4().hex, query_run)
@@ -122,9 +135,8 @@ class NamedWrites:
         return self._runs.get((place, query_run), None if is_others else of_session)
 
     def end(self, place: Place, query_run: str, session: str) -> None:
-        """Forgets the run id of a failed write, so that the next write with this name gets a new
-        run id. This method ends no transactions: the commit or the abort of the failed write ends
-        them.
+        """Forgets the run id of a failed write, so that the next write with the identity ``place``
+        gets a new run id. Does not abort the transactions of the failed write.
         """
         with self._lock:
             ended = self._found(place, query_run, session)
@@ -133,18 +145,21 @@ class NamedWrites:
             }
 
     def check(self, place: Place, name: str, written: Written, *, whole: bool) -> None:
-        """Raises ConfigError if this process has already written other DataFrames under the same
-        name in the same micro-batch. Call this method before the write. Otherwise the sink would
-        treat the write as a replay of the first write, and would not write its DataFrames.
+        """Compares a new write with the last write of this process under the same name. Call this
+        method before the new write. Raises ConfigError if both writes belong to the same
+        micro-batch, but have different DataFrames. Without this error, the sink could treat the new
+        write as a replay of the last write, and the rows of the new write would be lost.
 
-        - ``place`` is the identity of the new write, and ``written`` describes it.
-        - ``name`` is the name of the write, for the error.
-        - ``whole`` is true if ``written`` has all DataFrames of the batch. If it is false, more
-          DataFrames may follow.
+        - ``place`` is the identity of the new write.
+        - ``written`` has the DataFrames of the new write.
+        - ``name`` is the name of the new write, for the error.
+        - ``whole`` is true if ``written`` has all DataFrames of the micro-batch. If ``whole`` is
+          false, more DataFrames may follow.
 
-        Writes of two different runs of the query are not compared here, because a restart changes
-        the plans of the DataFrames. The commit log compares these writes.
+        Writes of two different runs of the query are not compared here. The commit compares these
+        writes.
         """
+        # (A restart of the query changes the plans of its DataFrames.)
         with self._lock:
             before = self._last.get(place)
         if before is None or before.number != written.number:
@@ -164,9 +179,8 @@ class NamedWrites:
         )
 
     def repeats(self, place: Place, written: Written) -> bool:
-        """Whether the write ``written`` repeats the last micro-batch that this process has written
-        with the identity ``place``. In a repetition, the batch id is the same, and the last
-        micro-batch contained all DataFrames of ``written``.
+        """Whether this process has already written the DataFrames of ``written`` in the same
+        micro-batch. Only the last micro-batch with the identity ``place`` is compared.
         """
         with self._lock:
             before = self._last.get(place)

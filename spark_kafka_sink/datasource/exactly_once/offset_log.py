@@ -1,6 +1,6 @@
 """Reads files of a query's checkpoint: ``offsets/<batchId>`` of Spark's offset log, ``metadata``,
-and ``sources/...``. It also restricts the file systems and paths from which files are read
-(:func:`checkpoint_text`).
+and ``sources/...``. :func:`checkpoint_text` also restricts the file systems and paths from which
+files are read.
 
 ``source_offsets.py`` parses the content of an offset log, and ``checkpoint.py`` uses the content.
 Spark writes a batch's file in the offset log before the batch begins, and never changes the file.
@@ -38,7 +38,7 @@ def checkpoint_text(checkpoint: str, file: str, session: SparkSession | None = N
     ConfigError if the file can't be read.
 
     If ``session`` is set, Spark reads the file. The session may be a classic or a Connect session.
-    Otherwise this process reads a local file itself, and pyarrow reads any other URI.
+    If ``session`` is None, this process reads a local file itself, and pyarrow reads any other URI.
 
     A URI that contains more than a path is refused. For example, with the query part
     ``?endpoint_override=...``, pyarrow would send requests with the driver's credentials to that

@@ -31,8 +31,8 @@ _checked: ProcessLocal[dict[tuple[tuple[tuple[str, int], ...], str], int]] = Pro
 
 
 def check_group_id(option: str, value: str) -> str:
-    """Returns ``value`` if it is a valid group id. Otherwise raises ConfigError, which names
-    ``option``.
+    """Returns ``value``. Raises ConfigError if ``value`` is not a valid group id. ``option`` is the
+    name of the option, for the error.
     """
     try:
         size = len(value.encode())

@@ -58,9 +58,9 @@ def source_offsets(text: str) -> dict[TopicPartition, int]:
 
 
 def file_sources(text: str) -> Iterator[tuple[str, int]]:
-    """Yields the file sources in the text of an offset log: for each, the name of its folder below
-    ``checkpointLocation/sources``, and the number of its last batch. Raises DataError as
-    :func:`source_offsets` does.
+    """Yields the folder name and the last batch number of each file source in the text of an offset
+    log. The folder is in ``checkpointLocation/sources``. Raises DataError if the text is not an
+    offset log of format v1 or v2, or if the entry of a file source is malformed.
     """
     for name, offset in _offsets(text):
         if isinstance(offset, dict) and offset.keys() == {_OF_FILES}:
@@ -72,11 +72,11 @@ def file_sources(text: str) -> Iterator[tuple[str, int]]:
 
 def divided_versions(text: str) -> list[int]:
     """The Delta table versions that a batch has read only in part, from the text of its offset log.
-    The next batch reads the rest.
+    The next batch reads the other part. Raises DataError if the text is not an offset log of format
+    v1 or v2.
 
-    A query without startingVersion begins with a snapshot of the table. A version of which only a
-    part of this snapshot was read is not in the result. Raises DataError as :func:`source_offsets`
-    does.
+    A query without startingVersion first reads a snapshot of the table. If the batch has read only
+    a part of this snapshot, the snapshot's version is not in the result.
     """
     found = []
     for _, offset in _offsets(text):
@@ -93,8 +93,9 @@ def divided_versions(text: str) -> list[int]:
 
 
 def _offsets(text: str) -> Iterator[tuple[str, object]]:
-    """Yields the name and the offset of each source that has an offset. In v1 the name is the
-    source's index.
+    """Yields the name and the offset of each source that has an offset in the text of an offset
+    log. In the format ``v2``, the name is the source's id. In the format ``v1``, the name is the
+    number of the source, from 0.
     """
     version, _, rest = text.partition("\n")
     version = version.strip()

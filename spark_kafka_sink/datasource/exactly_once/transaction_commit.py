@@ -8,10 +8,11 @@ For a stream's micro-batch, Spark passes only the options, the commit messages a
 id. So these facts come from the messages:
 
 - the run id and the query id
-- the commit log's generation at planning, a number that grows each time another run takes over
+- the *generation*: a number of the stream's key in the commit log. The number grows when another
+  run takes over the key. The messages have the number from the time when the tasks were planned.
 
-If an abort gets no message, it finds the open transactions by the driver's token, which is a part
-of each transactional id (``driver_identity``).
+If the abort of a stream's micro-batch gets no message, the driver's token identifies the open
+transactions. This token is a part of each transactional id (``driver_identity``).
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ def abort(
     to commit the batch. Returns the transactional ids of aborted transactions that no task has
     reported.
 
-    - If there is neither a plan nor a message, the transactions are found by ``driver_token``,
-      which is in their transactional ids.
+    - ``driver_token`` is a part of the transactional ids that the driver's tasks use. It identifies
+      the transactions if there is no plan and no message.
     - ``tasks_may_run`` is true if tasks of the batch may still be running.
 
     Raises KafkaError if the transactions can't be aborted.
@@ -137,11 +138,11 @@ def abort(
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:
-    """The numbers of all tasks together: rows, bytes of the rows, and dead letters. None if a task
-    did not count its rows.
+    """Sums the counts of all tasks: the number of rows, the bytes of the rows, and the number of
+    dead letters. Returns None if a task did not count its rows.
 
-    If the batch is already committed, the tasks write nothing, and only count the rows of this
-    attempt. ``topic`` is the topic of the rows, or None if each row has its own topic.
+    If the batch is already committed, the counts are those of the rows that the tasks skipped.
+    ``topic`` is the topic of the rows, or None if each row has its own topic.
     """
     payloads = [p for m in messages if (p := _transaction(m).payload) is not None]
     if len(payloads) < len(messages):
@@ -207,8 +208,9 @@ def _transaction(message: TaskCommitMessage) -> TaskTransaction:
 def _owner(
     config: SinkConfig, plan: TransactionPlan | None, messages: Sequence[TaskCommitMessage]
 ) -> Owner:
-    """The run that commits the batch. For a batch job it comes from the plan, and for a stream from
-    the tasks' messages. Raises CommitError if the messages contradict each other or the plan.
+    """The run that commits the batch. The run of a batch job comes from the plan. The run of a
+    stream comes from the tasks' messages. Raises CommitError if the messages contradict each other
+    or the plan.
     """
     if plan is not None:
         if any(_transaction(m).generation != plan.state.generation for m in messages):
@@ -258,11 +260,12 @@ def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
 def _block(
     config: SinkConfig, context: WriteContext, messages: Sequence[TaskCommitMessage]
 ) -> Block:
-    """Creates the :class:`Block` for the commit of one write of a ``transaction`` block.
+    """Creates the :class:`Block` for the commit of one write of a ``transaction`` block. If dead
+    letters are on, one more field of the result is set:
 
-    If dead letters are on, the result for a write with rows has its numbers of dead letters and
-    rows. The result for the write that ends the block has a function instead. It checks the sums of
-    all writes against errors.max.records and errors.max.fraction.
+    - ``letters`` for a write with rows: the number of dead letters, and the number of rows.
+    - ``check_letters`` for the write that ends the block: a function that compares the totals of
+      all writes with errors.max.records and errors.max.fraction.
     """
     block = Block(context.token, context.writes, number=context.write)
     options = config.dead_letters

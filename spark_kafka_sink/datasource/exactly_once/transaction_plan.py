@@ -1,16 +1,20 @@
 """Plans a batch for exactly-once: reads the state of the batch's key in the commit log.
 
-A *key* is the name of a query or batch job in the commit log. The driver reads the log at planning,
-and sends the result as a :class:`TransactionPlan` to the tasks. This module also checks the
-exactly-once options that differ between a batch job and a stream. It begins no transaction
-(``transactional_producers`` does), and commits nothing (``transaction_commit`` does).
+- A *batch job* is a write with ``df.write``. Each write of ``foreach_batch`` or ``transaction`` is
+  a batch job.
+- A *stream* is a query with ``df.writeStream.format("kprod")``.
+- A *key* is the name of a stream or batch job in the commit log.
 
-The run id and the number of a batch are compared with the commit log in different places:
+The driver reads the commit log at planning, and sends the result as a :class:`TransactionPlan` to
+the tasks. This module also checks the exactly-once options that differ between a batch job and a
+stream.
 
-- For a batch job, planning compares them. Its run id is generated here or by ``foreach_batch``,
-  before Spark pickles the writer for the tasks and the commit.
-- For a stream, each task compares them before it writes a row. Spark generates the run id, and
-  passes it only to tasks.
+The run id and the number of a batch are compared with the commit log. For a batch job, the driver
+compares them at planning. The run id of a batch job is generated here or by ``foreach_batch``. For
+a stream, each task compares them before it writes a row, because Spark generates the run id and
+passes it only to tasks.
+
+``transactional_producers`` begins the transactions, and ``transaction_commit`` commits them.
 """
 
 from __future__ import annotations
@@ -54,21 +58,21 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TransactionPlan:
-    """The facts about one batch or micro-batch that the driver determines before the tasks begin.
-    Spark sends them to the tasks. Immutable and picklable.
+    """The facts about one batch job, or about one micro-batch of a stream. The driver determines
+    these facts before the tasks begin, and Spark sends them to the tasks. Immutable and picklable.
 
     - ``key`` is the name of the query or job in the commit log.
     - ``state`` is the key's state in the commit log at planning.
-    - ``numbering`` says where the numbers of the key's batches come from, such as the txnVersions
-      of a job. The order that the commit log requires depends on it.
+    - ``numbering`` is the kind of batch numbers that the key has, such as the txnVersions of a job.
+      Each kind has its own rule for the order of the numbers.
     - ``context`` has the run and the query of a batch job. It is None in streams.
-    - ``number`` is the number of a batch job: the micro-batch's id in ``foreach_batch`` and
-      ``transaction``, and otherwise the txnVersion. It is 0 without a txnVersion, and None in
-      streams.
+    - ``number`` is the option txnVersion of a batch job, or 0 if this option is not set.
+      ``foreach_batch`` and ``transaction`` set the option to the micro-batch's id. ``number`` is
+      None in streams, because the id of a stream's micro-batch is unknown at planning.
     - ``driver`` is a token that identifies the Spark driver and a stream
       (``process/driver_identity.py``). It is empty for a batch job.
     - ``verify`` is the option verifyReplays. If it is true, the tasks of a repeated batch count
-      their rows, and the driver compares them with the rows that were written.
+      their rows, and the driver compares these counts with the counts of the first write.
     - ``transaction_timeout_ms`` is the option kafka.transaction.timeout.ms.
     - ``log_topic`` is the topic of the commit log.
     - ``digest`` identifies the input of a batch job. For a stream, it identifies the input of the
@@ -128,9 +132,13 @@ class TransactionPlan:
         return "" if done is None else done.digest
 
     def check_digest(self) -> None:
-        """Raises CommitError if the batch is already done, but with other source offsets than this
-        query's checkpoint has for the batch. A checkpoint that was copied or restored, or that
-        belongs to another query, has other offsets.
+        """Compares the source offsets of a committed batch in the commit log with the offsets in
+        this query's checkpoint. Raises CommitError if the offsets differ: the checkpoint may have
+        been copied or restored, or may belong to another query.
+
+        A batch job compares its own batch, if this batch is already committed. A stream compares
+        the last committed batch. Does nothing if the commit log or the checkpoint does not have the
+        offsets.
         """
         here, there = self.digest, self._done_digest
         if not here or not there or here == there:
@@ -168,12 +176,14 @@ class TransactionPlan:
         Raises SupersededError if another run has taken over the key. Raises CommitError in these
         cases:
 
-        - The run was aborted.
-        - The log does not expect the job's number.
-        - The number is already done with other rows, or it is not known with which rows.
+        - The run of this job was aborted.
+        - The commit log does not expect the job's ``number`` (:func:`check_number`).
+        - The batch with this ``number`` is already committed, but from other source offsets.
+        - The batch with this ``number`` counts as committed, and it is unknown whether this job has
+          the same rows.
 
-        ``generation`` is the generation that ``backfill`` expects (:func:`check_generation`), or
-        None for any other job.
+        ``generation`` is a number that the key must have if the job is a step of ``backfill``
+        (:func:`check_generation`). It is None for any other job.
         """
         if self.context is not None and self.number is not None:
             # (If the version is done, no rows are written.)
@@ -186,24 +196,22 @@ class TransactionPlan:
             self._refuse_unknown_replay(self.context)
 
     def _refuse_forgotten_version(self, number: int) -> None:
-        """Raises CommitError if the commit log no longer has the rows and bytes of the txnVersion
-        ``number``, because the version is too old. It is unknown whether this job has the rows that
-        were written with the version. With verifyReplays=false, no error is raised.
-
-        Micro-batches are not checked here, because the log refuses each micro-batch before the last
-        one.
+        """Raises CommitError if the txnVersion ``number`` is older than every version that the
+        commit log keeps. Then it is unknown whether this version was written, and with which rows.
+        With verifyReplays=false, no error is raised.
         """
+        # (Micro-batches are not checked here: check_number refuses each micro-batch before the last
+        # done micro-batch.)
         if self.verify and self.numbering is Numbering.VERSIONS:
             raise_refusal(self.key, forgotten_refusal(number, self.state))
 
     def _refuse_unknown_replay(self, context: WriteContext) -> None:
-        """Raises CommitError if the micro-batch of this write is already done, and nothing shows
-        that this write repeats the earlier write. Only a write of ``foreach_batch`` or
+        """Raises CommitError if the micro-batch of this write is already committed, and nothing
+        shows that this write repeats the earlier write. Only a write of ``foreach_batch`` or
         ``transaction`` is checked. With verifyReplays=false, no error is raised.
-
-        Equal numbers of rows and bytes are no proof, because another DataFrame may have the same
-        numbers.
         """
+        # (Equal numbers of rows and bytes do not show a repetition: another DataFrame may have the
+        # same numbers.)
         is_unknown = self.numbering is Numbering.MICRO_BATCHES and not context.known
         if is_unknown and self.skips and self.verify and not context.abort:
             raise CommitError(
@@ -213,14 +221,12 @@ class TransactionPlan:
             )
 
     def is_done(self, identity: TaskIdentity) -> bool:
-        """Whether the task's batch is already committed. If it is, the task must write nothing. For
-        a task of a stream, this method also checks the run and the micro-batch, which are unknown
-        at planning. Raises one of these errors:
+        """Whether the task's batch is already committed. If it is, the task must write nothing.
 
-        - SupersededError: another run has taken over, or the run was aborted.
-        - CommitError: the log shows that the run was aborted, or expects another query or
-          micro-batch. Or the batch is done with other source offsets.
-        - IllegalStateError: Spark has not passed the run and the micro-batch to the task.
+        For a task of a stream, this method also checks the run and the micro-batch, which are
+        unknown at planning. Raises the errors of :func:`check_run`, :func:`check_number` and
+        :meth:`check_digest`. Raises IllegalStateError if Spark has not passed the run and the
+        micro-batch to the task.
         """
         if self.context is not None:
             return self.skips  # planning has called check_job
@@ -240,12 +246,12 @@ class TransactionPlan:
 
 
 def check_run(key: str, run: str, state: CommitState) -> None:
-    """Raises an error if ``run`` can't commit any more, according to the state of its key in the
-    commit log. ``run`` is the id of this run.
+    """Raises an error if the run with the id ``run`` can't commit any more. ``state`` is the state
+    of the run's key in the commit log.
 
-    * CommitError: the run was aborted. The state shows that no other run has taken over the key.
-    * SupersededError: another run has taken over the key, or this run was aborted. The state does
-      not show which of the two, so the message names both causes.
+    * CommitError: the run was aborted, and no other run has taken over the key.
+    * SupersededError: another run has taken over the key, or the run with the id ``run`` was
+      aborted. The state does not show which of the two has happened.
     """
     if state.standing(run) is Standing.SUPERSEDED:
         if state.newest_run == run:
@@ -263,11 +269,13 @@ def check_run(key: str, run: str, state: CommitState) -> None:
 
 
 def check_generation(key: str, number: int, expected: int, state: CommitState) -> None:
-    """Raises an error if the key of a backfill does not have the generation ``expected``. The key
-    had this generation when the step with the txnVersion ``number`` was recorded. Without this
+    """Raises an error if the key of a backfill does not have the generation ``expected``. The
+    generation is a number of the key that grows when another run takes over the key. ``expected``
+    is the generation from before the step with the txnVersion ``number`` was recorded. Without this
     check, rows could be written twice.
 
-    * SupersededError: another call of ``backfill`` has taken over the key.
+    * SupersededError: another call of ``backfill`` has taken over the key, or an operator has reset
+      the key.
     * CommitError: the state is older than the record of the step. A broker that no longer leads the
       partition may have returned this state.
     """
@@ -411,8 +419,8 @@ def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str
     """The run id of a batch job. ``job`` is a random text for a new run id.
 
     If the same driver wrote the last txnVersion of this key, the result is the run id of that
-    version. Then the workers of the driver can reuse their transactional ids. Otherwise the result
-    is a new run id that contains ``job``.
+    version. So the workers of the driver can reuse their transactional ids. In any other case, the
+    result is a new run id that contains ``job``.
     """
     if numbering is Numbering.ONCE or not driver:
         return job

@@ -1,27 +1,28 @@
 """Producers for exactly-once: the transactional id of a task, and the rules for its reuse.
 
 This module chooses a transactional id for a task, and begins and prepares the task's transaction.
-It remembers the ids that this worker process has used, and keeps producers with a prepared
-transaction *warm*: open for a later task. For writes without transactions, ``producer_cache`` has
-the same purpose. ``producer/transaction/transaction_manager.py`` has the states of a transaction.
+It remembers the ids that this worker process has used. A producer with a prepared transaction can
+be *warm*: it is kept open for a later task (``producer_cache``).
 
 An id is ``{key}~{run}~g{generation}.{driver}.{token}~{k}`` (``transactional_ids``):
 
-- ``generation`` is the commit log's generation at planning.
+- ``generation`` is a number of the key in the commit log, as it was at planning. The number grows
+  when another run takes over the key.
 - ``driver`` is the driver's token (``driver_identity``).
-- ``token`` belongs to this process. It is generated once, and again after a fork. So no two
-  processes ever share an id.
-- ``k`` is the smallest number that is free. A number is in use from the moment when a task acquires
-  its id. It is free again when the batch of that task is done, according to the driver's plan
-  (``last_done``).
+- ``token`` identifies this process. A fork gets a new token, so no two processes ever share an id.
+- ``k`` is the smallest free number. A number is in use from the moment when a task acquires the id
+  with this number. The number is free again when the batch of that task is done, according to the
+  driver's plan (``last_done``).
 
 An id is never used again in these cases:
 
 - The attempt that used the id has failed.
-- Its InitProducerId timed out and was sent again.
-- Its coordinator does not report that its last transaction was committed.
+- A request InitProducerId for the id timed out and was sent again.
+- The coordinator does not report that the last transaction with the id was committed.
 
-docs/design/exactly-once.md has the reasons, in the sections of the tasks' and of the driver's side.
+docs/design/exactly-once.md has the reasons, in "Exactly-once, the tasks' side" and "Exactly-once,
+the driver's side".
+
 An example: batch 7 gives a worker three tasks, and ``last_done`` is 6 at planning.
 
 * Task A takes k=0, which batch 6 used last, and prepares. Its producer is kept warm.
@@ -154,7 +155,8 @@ class TaskIds:
 
     - ``worker`` has the ids of this process.
     - ``run`` and ``batch_id`` are the run and the number of the task's batch.
-    - ``last_done`` is the last done batch. The ids that it and earlier batches have used are free.
+    - ``last_done`` is the last done batch. The ids that this batch and earlier batches have used
+      are free.
     """
 
     worker: WorkerIds
@@ -174,11 +176,12 @@ class TransactionalProducers:
     """The :class:`ProducerSource` of a task with exactly-once. A task acquires one transactional id
     for one transaction.
 
-    ``warm`` is the cache of producers that this process keeps for later tasks:
+    ``warm`` is a cache of *warm* producers, which earlier tasks of this process have left open:
 
     - If the cache has a producer for the task, the task acquires the producer and its id while it
       waits for its first row (:meth:`begin`).
-    - Otherwise the task acquires an id when its first row arrives, and creates a producer.
+    - If the cache has no producer for the task, the task acquires an id when its first row arrives,
+      and creates a producer.
     - If ``warm`` is None, the producer is closed at the end of the task. This is the case for a job
       that writes no micro-batches.
     """
@@ -201,10 +204,9 @@ class TransactionalProducers:
         self._begun: KafkaProducer | None = None
 
     def begin(self) -> None:
-        """Acquires a warm producer from the cache with its transactional id, and requests the state
-        of the id's last transaction. Does nothing if the cache has no producer for the task.
-
-        Does not wait for the response. The next call of :meth:`acquire` returns this producer.
+        """Takes a producer from the cache for :meth:`acquire`, and requests the state of the
+        producer's last transaction (DescribeTransactions). Does not wait for the response. Does
+        nothing if the cache has no producer for the task.
         """
         # Spark takes longer to make the first rows than the coordinator takes to respond. But
         # InitProducerId is sent only after a row has come: it leaves the id in the state Empty, and
@@ -218,9 +220,10 @@ class TransactionalProducers:
             self._ids.worker.free(id_)
 
     def leave(self) -> None:
-        """Gives the producer of :meth:`begin` back to the cache, and frees its id, because the task
-        has no rows. If the response to DescribeTransactions arrives later, it changes nothing.
+        """Gives the producer that :meth:`begin` has taken back to the cache, and frees its
+        transactional id. Call this method instead of :meth:`acquire` if the task gets no rows.
         """
+        # (The response to DescribeTransactions may arrive later. Nothing uses this response.)
         begun, self._begun = self._begun, None
         if begun is not None:
             assert self._id is not None
@@ -234,8 +237,8 @@ class TransactionalProducers:
         If InitProducerId for a transactional id is sent again after a timeout, the id is not used,
         and another id is tried. Raises KafkaTimeoutError in two cases:
 
-        - This has happened for three ids.
-        - A coordinator does not respond at all.
+        - InitProducerId was sent again for three ids.
+        - A coordinator does not respond within max.block.ms.
         """
         doubts = 0
         while doubts < _MOST_IDS:
@@ -272,9 +275,9 @@ class TransactionalProducers:
         )
 
     def _next(self) -> tuple[KafkaProducer, bool]:
-        """Acquires a transactional id, and returns a producer with this id. Also returns whether
-        this process has used the id before. The producer is the producer of :meth:`begin`, another
-        warm producer, or a new producer.
+        """Returns a producer with a transactional id, and whether this process has used the id
+        before. The first call returns the producer that :meth:`begin` has taken, if this producer
+        can still be used. Any other call takes a producer from the cache, or creates a producer.
         """
         begun, self._begun = self._begun, None
         if begun is not None and begun.reusable:
@@ -294,14 +297,15 @@ class TransactionalProducers:
         return warm
 
     def prepare(self, producer: KafkaProducer) -> PreparedTransaction:
-        """Prepares the transaction: waits until all rows are acknowledged, and returns the
-        transaction's identity, which the driver needs to commit it.
+        """Prepares the transaction: waits until all rows are acknowledged, and returns the identity
+        of the transaction. The driver needs this identity to commit the transaction.
 
-        Raises KafkaTimeoutError if a request AddPartitionsToTxn timed out and was sent again. The
-        first request may still arrive after the commit, and begin another transaction. The
-        coordinator would then describe only that transaction. After its timeout, the committed
-        transaction would look lost.
+        Raises KafkaTimeoutError if a request AddPartitionsToTxn timed out and was sent again,
+        because the first request may still arrive after the commit.
         """
+        # A late AddPartitionsToTxn would begin another transaction with the same transactional id,
+        # and the coordinator would describe only that other transaction. When the other transaction
+        # times out, the committed transaction would look lost.
         if producer.identity_in_doubt:
             raise KafkaTimeoutError(
                 f"AddPartitionsToTxn for '{self._id}' timed out and was retried; the first request "
@@ -317,11 +321,11 @@ class TransactionalProducers:
             self._warm.keep(self._config, producer)
 
     def discard(self, producer: KafkaProducer) -> None:
-        """Aborts the transaction if each of its partitions has a leader, and closes the producer.
-        The transactional id is never used again.
+        """Tries to abort the open transaction of the producer, and closes the producer. Takes at
+        most 5 s. Never raises. The transactional id is never used again.
 
-        Takes at most 5 s. No abort is sent later than a second after the check of the leaders.
-        Never raises.
+        The transaction is aborted only if each of its partitions has a leader. The abort is sent
+        within one second after this check, or not at all.
         """
         assert self._id is not None
         # In a partition without a leader, Kafka 4.3.1 loses the marker of an abort, and the rows
@@ -374,9 +378,7 @@ def producers_of_task(
 
 
 def is_of_driver(id_: TransactionalId, driver: str) -> bool:
-    """Whether the transactional id belongs to a task of a certain driver. ``driver`` is the token
-    of this driver.
-    """
+    """Whether the transactional id belongs to a task of the driver with the token ``driver``."""
     return id_.worker.startswith(driver + _OF_DRIVER)
 
 
