@@ -105,21 +105,21 @@ def backfill(
       table, all calls read the version that the table had at the first call.
     - ``name`` identifies the backfill. It is the txnAppId of the steps. No other job with the same
       transactionalIdPrefix may use this name in the Kafka cluster.
-    - ``by`` is a column. Each step writes a range of its values. If the table is partitioned by
-      this column, a step reads only its own partitions.
+    - ``by`` is the name of a column. The values of this column divide the rows among the steps. If
+      the table is partitioned by this column, a step reads only its own partitions.
     - ``steps`` is the intended number of steps. A hash divides the rows among the steps, and each
       step reads the whole source. Give either ``by`` or ``steps``.
-    - ``transform`` is a function that makes the columns to write from the table. Give it only with
-      the name of a table.
+    - ``transform`` is a function that gets the table as a DataFrame, and returns the DataFrame to
+      write. Give ``transform`` only if ``source`` is the name of a table.
     - ``on_step`` is called with each written step. If it returns False, the backfill stops.
     - ``options`` are the options of the write.
 
-    The size of a step depends on the time of the step before. Its tasks should take at most a third
-    of kafka.transaction.timeout.ms. If a step takes too long, smaller steps replace it.
+    ``backfill`` chooses the size of a step from the duration of the previous step. A step should
+    take at most a third of kafka.transaction.timeout.ms. If a step takes too long for its
+    transaction, none of its rows becomes visible, and ``backfill`` replaces it by smaller steps.
 
-    If the process receives SIGTERM, the backfill stops after the current step. This works only if
-    the call runs in the main thread. If steps are missing after a stop, the result has
-    ``finished=False``.
+    If the call runs in the main thread, SIGTERM stops the backfill after the current step. If steps
+    are missing after a stop, the result has ``finished=False``.
 
     Steps that were written before an error stay written. Besides the errors of a write, raises:
 

@@ -1,13 +1,12 @@
 """The records of a backfill in the commit log's topic, and the process that may write them.
 
 A :class:`Ledger` reads and writes two records: the plan of the backfill, and its :class:`Progress`.
-This module does not commit rows, and does not use Spark. The rows are committed under another key
-of the commit log, the *key of the rows*. In this module, only :meth:`Ledger.fence` changes the
-state of that key.
+This module does not commit rows, and does not use Spark.
 
-**Place.** Each record has its own key, and the form of a state without a batch
-(docs/design/commit-protocol.md, "The state"). The content of the record is in one more field. A
-program that does not know this field keeps it unchanged when it writes the state::
+**Place.** The commit log has a *state* for each key (docs/design/commit-protocol.md, "The state").
+Each of the two records has a key of its own. The state of such a key has no batch, and has one more
+field with the content of the record. A program that does not know this field keeps the field
+unchanged when it writes the state::
 
     {prefix}~~backfill~{name}        the field "backfill": Progress, a few hundred bytes
     {prefix}~~backfill-plan~{name}   the field "backfillPlan": BackfillPlan, written once
@@ -16,6 +15,9 @@ The character ``~`` separates the parts of a key, so ``~~`` encloses an empty pa
 write has no empty part, so no write has one of these two keys. The rules of the commit protocol
 also hold for these records: only one transactional id writes a key, and a later writer fences an
 earlier writer.
+
+**Key of the rows.** The steps commit their rows under a third key of the commit log, the *key of
+the rows*. In this module, only :meth:`Ledger.fence` changes the state of this key.
 
 **Steps.** The version and the end of a step are recorded before its rows are written. The version
 is larger than the version of every earlier step. A later call may find this record. Then
@@ -33,15 +35,15 @@ The next step may be smaller or larger than a step that was not written.
 - The heartbeat has not changed for some time. No clocks of different machines are compared.
 - The owner's process is known to have ended (``running_process.py``).
 
-The old owner may only have been suspended, and may continue after the takeover. Then it fails, and
-writes no row a second time:
+The old owner may only have been suspended, and may continue after the takeover. Then the old owner
+fails, and writes no row a second time:
 
-- If it writes a record, the write fails, because the records have another owner.
-- If it commits rows of a write that was planned before the takeover, the commit log refuses the
-  commit.
-- If it plans the write of a step, the planning fails. The write has the generation that the key of
-  the rows had before the takeover (:class:`BegunStep`), and the takeover has raised this
-  generation.
+- If the old owner writes a record, the write fails, because the records have another owner.
+- If the old owner commits rows of a write that was planned before the takeover, the commit log
+  refuses the commit.
+- If the old owner plans the write of a step, the planning fails. The key of the rows has a number,
+  the *generation*, and the takeover has raised this number. The step expects the generation from
+  before the takeover (:class:`BegunStep`).
 """
 
 from __future__ import annotations
@@ -120,11 +122,13 @@ class OpenStep:
 
 @dataclass(frozen=True, slots=True)
 class BegunStep:
-    """A step whose rows the caller may write to Kafka. ``version`` is its txnVersion.
+    """A recorded step, whose rows the caller may write to Kafka. ``version`` is its txnVersion.
 
-    ``generation`` is a number that the key of the rows had before the step was recorded. The caller
-    passes it to the write of the rows as an option. A takeover by another caller raises the number
-    of the key. Then the planning of the write fails (``transaction_plan.py``).
+    Each key of the commit log has a generation, a number that a takeover by another caller raises.
+    All steps commit their rows under one key. ``generation`` is the generation of this key from
+    before the step was recorded. The caller passes ``generation`` as an option to the write of the
+    rows. If the key has another generation at that time, the planning of the write fails
+    (``transaction_plan.py``).
     """
 
     version: int
@@ -141,8 +145,9 @@ class Progress:
     - ``at`` is a position in the source's rows (``backfill_plan.py``). All rows before this
       position are written.
     - ``step`` is the recorded next step, or None.
-    - ``version`` is the newest known txnVersion under the name of the backfill. It belongs to a
-      step, or to an earlier use of the name as a txnAppId. It is -1 if there is none.
+    - ``version`` is the largest known txnVersion with the name of the backfill as txnAppId. It is
+      the version of a step, or of an earlier write with this txnAppId. It is -1 if no version is
+      known.
     - ``steps`` is the number of written steps that had rows.
     - ``rows`` and ``bytes`` (of keys and values) are the totals of the written steps.
     - ``ms`` is the time in milliseconds that the written steps took.
@@ -185,12 +190,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The progress of a backfill after :meth:`Ledger.settle` or :meth:`Ledger.fence`. ``payload``
-    is the number of rows and bytes of the step that was recorded before. It is None in three cases:
+    """The result of :meth:`Ledger.settle` or :meth:`Ledger.fence`. Both methods end the recorded
+    step.
 
-    - No step was recorded.
-    - The step had no rows.
-    - The step is not written.
+    - ``progress`` is the new progress of the backfill.
+    - ``payload`` has the numbers of rows and bytes that the step has written. It is None if there
+      was no recorded step, or if the step has written no rows.
     """
 
     progress: Progress
@@ -236,8 +241,8 @@ class Ledger:
         return None if found is None else Progress.decode(found)
 
     def has_progress(self) -> bool:
-        """Whether the commit log has a record of the progress. A damaged record counts. A record in
-        a format that this version of the package can't read counts, too.
+        """Whether the commit log has a record of the progress. The answer is also true if the
+        record is damaged, or if this version of the package can't parse its content.
         """
         damage = self._log.damage(self._keys[_PROGRESS], self._client.deadline())
         return damage is not None or self._read(_PROGRESS) is not None
@@ -283,8 +288,9 @@ class Ledger:
         return self._changed(claimed)
 
     def begin(self, caller: Caller, plan: BackfillPlan) -> Progress:
-        """Takes over the key of the rows (:meth:`fence`), and then records the plan, and the plan's
-        digest in the progress. Raises IllegalStateError if a plan is already recorded.
+        """Records the plan of a new backfill, and then records the digest of the plan in the
+        progress. First calls :meth:`fence`, so that no earlier call with the same name can commit
+        rows any more. Raises IllegalStateError if a plan is already recorded.
         """
 
         def check() -> None:
@@ -367,15 +373,15 @@ class Ledger:
         """Finds out whether the recorded step is written, records the answer in the progress, and
         removes the step from the progress. No later event can change the answer.
 
-        The method has two effects on the key of the rows, under which all steps commit their rows:
+        Before that, the method changes the key of the commit log under which all steps commit their
+        rows. This is done even if no step is recorded:
 
         1. If an earlier run has decided to commit a step, the step's transactions are all
            committed, or all aborted.
         2. The method takes over the key. From then on, the commit log refuses every commit of an
            earlier run.
 
-        If no step is recorded, the method has only these two effects. Raises SupersededError if
-        other drivers keep writing the key meanwhile.
+        Raises SupersededError if other drivers keep writing the key meanwhile.
         """
         self._owned(caller, lambda progress: progress)
         run = uuid.uuid4().hex
@@ -514,10 +520,11 @@ class Ledger:
 
 
 def ledger_to_read(client: TransactionClient, log: CommitLog, prefix: str, name: str) -> Ledger:
-    """The records of the backfill ``name``, for a command that only reads them. Reading the records
-    through this ledger completes no commit.
+    """Creates a :class:`Ledger` of the backfill ``name`` for a ``kprod`` command. Reading a record
+    through this ledger never changes a key of the commit log.
     """
 
+    # (In a call of backfill, a read also ends a commit that an earlier driver has decided.)
     def state_of(key: str) -> CommitState:
         return log.read(key, client.deadline()).state or CommitState()
 

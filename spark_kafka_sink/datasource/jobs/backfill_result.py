@@ -1,7 +1,6 @@
 """The result of a call of ``backfill``, and the line that shows each step.
 
-:class:`StepLines` writes the lines to a terminal or a file. Each step is a write, and so also has a
-report (``report/``).
+:class:`StepLines` writes the lines to a terminal or a file.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ class BackfillStep:
     - ``rows`` is the number of the step's rows.
     - ``bytes`` are the bytes of the step's keys and values.
     - ``seconds`` is the duration of the write.
-    - ``share``, from 0 to 1, is the estimated fraction of the source's rows that this step and the
-      steps before it have written. All slices of a range count as equally large. If the first call
-      did not count the rows, all ranges count as equally large, too.
+    - ``share`` is the estimated fraction of the source's rows that this step and all earlier steps
+      have written, from 0 to 1. All slices of a range count as equally large. If the first call
+      did not count the rows, all ranges also count as equally large.
     """
 
     version: int
@@ -84,7 +83,7 @@ class StepLines:
     """Writes the lines of steps to ``stream``.
 
     If ``rewrites`` is true, ``stream`` is a terminal, and each line takes the place of the previous
-    line. Otherwise each step has a line of its own.
+    line. If ``rewrites`` is false, each step has a line of its own.
     """
 
     stream: TextIO

@@ -65,8 +65,8 @@ def ranges_of(df: DataFrame, by: str) -> Ranges:
     """Divides the values of the column ``by`` into ranges, and counts the rows of each range. Runs
     Spark jobs that read this column.
 
-    If the column has at most 10,000 distinct values, each value is a range. Otherwise there are
-    about 1,000 ranges with about the same number of rows.
+    If the column has at most 10,000 distinct values, each value is a range. If it has more values,
+    there are about 1,000 ranges with about the same number of rows.
 
     Raises ConfigError if the column does not exist. Also raises ConfigError if its type is not a
     number, a date, a timestamp, a string or a boolean.
@@ -111,7 +111,8 @@ def rows_between(
     bounds: tuple[str, ...] = (),
 ) -> DataFrame:  # fmt: skip
     """Returns the rows of ``df`` that a step writes: the rows at the positions from ``first`` up to
-    ``end`` - 1 of the plan. A position is the number of a slice of the rows (``backfill_plan.py``).
+    ``end`` - 1 of the plan. A position is the number of a slice. The slices of all ranges are
+    numbered consecutively, from 0 (``backfill_plan.py``).
 
     The other arguments describe the plan:
 

@@ -1,7 +1,7 @@
 """The source of a backfill: a table that is given by name, or a DataFrame. ``backfill_rows.py``
 selects the rows of a step from the source.
 
-All calls should read the same rows:
+All calls of ``backfill`` with one name should read the same rows:
 
 - A Delta or Iceberg table that is given by name is pinned: every call reads the snapshot that the
   table had at the first call.
@@ -99,9 +99,9 @@ class BackfillSource:
         return found
 
     def check(self, pin: str, recorded: str | None) -> None:
-        """Raises ConfigError if the source's files differ from the files at the first call.
-        ``recorded`` is the text of :func:`files_of` at the first call. A table that is pinned to a
-        snapshot is not checked.
+        """Raises ConfigError if the source's files have changed since the first call of
+        ``backfill``. ``recorded`` is the text of :func:`files_of` from the first call. A table that
+        is pinned to a snapshot (``pin``) is not checked.
         """
         if pin:
             return

@@ -57,24 +57,24 @@ def by_leader(df: DataFrame, *, tasks: int, **options: OptionText) -> DataFrame:
         options = {"topic": "orders", "kafka.bootstrap.servers": "host:9092", "keyColumns": "id"}
         by_leader(df, tasks=200, **options).write.format("kprod").options(**options).save()
 
-    ``tasks`` is the maximum number of Spark partitions. Each gets at least one Kafka partition.
-    ``options`` are the options of the write, and must contain ``topic``.
+    ``tasks`` is the maximum number of Spark partitions. Each Spark partition gets the rows of at
+    least one Kafka partition. ``options`` are the options of the write, and must contain ``topic``.
 
     The result has a column ``partition`` with the Kafka partition that the write's partitioner
-    would choose. If ``df`` already has that column, only its nulls are replaced. All rows of a
-    Kafka partition are in one task:
+    would choose. If ``df`` already has that column, only its nulls are replaced. For a row without
+    a key, a hash of the row chooses the Kafka partition.
+
+    All rows of a Kafka partition are in one task:
 
     - The rows of a key are written in the order that they have in the task. To determine the order,
       sort the result with ``sortWithinPartitions``.
-    - A hash of the row chooses the partition of a row without a key.
     - If many rows have the same key, one task takes long.
 
-    For small jobs, the shuffle costs more than it saves. ``by_leader`` is useful from about 2000
-    connections (tasks x brokers).
+    The shuffle saves more than it costs from about 2000 connections (tasks x brokers).
 
     Raises ConfigError for a stream, for a Spark before 4.1, and in these cases:
 
-    - The option ``topic`` is not set, because the rows have a column ``topic``.
+    - The option ``topic`` is not set. A column ``topic`` does not replace the option.
     - The key has a schema, or the partitioner is your own class.
     - ``df`` is a change feed with the structs ``before`` and ``after`` (Debezium).
 
@@ -319,8 +319,8 @@ def _columns(batch: pa.RecordBatch, plan: ColumnPlan) -> RecordColumns:
 
 
 def _nothing_open(tp: object) -> None:
-    """The callback through which a partitioner gets the free bytes in the open record batch of a
-    partition. The result is None, because no record batch is open here.
+    """Returns None to a partitioner that asks for the number of free bytes in an open record batch.
+    No record batch is open here.
     """
     del tp
 

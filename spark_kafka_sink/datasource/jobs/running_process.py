@@ -37,7 +37,7 @@ def is_gone(process: str) -> bool:
 
 
 def _process(pid: int) -> str:
-    """The id of the process ``pid``. Empty if it does not exist."""
+    """The id of the process ``pid``. Empty if there is no such process, or no ``/proc``."""
     place = _place()
     try:
         # pid (name) state parent ...; the name may hold spaces and parentheses.

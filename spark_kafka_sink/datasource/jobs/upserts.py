@@ -62,7 +62,7 @@ def upserts(
             .option("changelog", "delta-cdf").option("keyColumns", "id").option("valueColumns", "*")
             .option("kafka.bootstrap.servers", "host:9092").option("topic", "t").save())
 
-    - ``keys`` are the columns of the primary key, or fields of the rows in a feed of Debezium.
+    - ``keys`` are the columns of the primary key. In Debezium, these are fields of ``after``.
     - ``changelog`` is ``delta-cdf``, ``debezium``, ``flink``, or a mapping (option ``changelog``).
     - ``order_by`` are columns that define the order of a key's changes: a later change has greater
       values. The default is ``_commit_version``, or the position in Debezium's ``source``.
@@ -112,15 +112,14 @@ def upserts(
 
 
 def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
-    """Returns the column that ``field`` describes, with the right metadata. The planning of the
-    write finds the names of the keys in the metadata of some columns, and compares them with the
-    option keyColumns. These columns get the names of the keys:
+    """Returns the column that ``field`` describes. Some columns get the names of the keys as
+    metadata, which the planning of the write compares with the option keyColumns:
 
     - the column with the change type
-    - the key columns, or the struct with the row after the change in a feed of Debezium
+    - the key columns
+    - the struct ``after``, if the keys are fields of this struct (in a feed of Debezium)
 
-    All other columns lose the names that they may have from an earlier ``upserts``. A table keeps
-    the metadata of its columns.
+    All other columns lose this metadata, which an earlier call of ``upserts`` may have set.
     """
     from pyspark.sql import functions as F
 
@@ -130,18 +129,21 @@ def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
     if field.name.lower() in marked:
         metadata[KEYS_OF_UPSERTS] = list(keys)
     elif KEYS_OF_UPSERTS in metadata:
-        # Without any metadata, alias would keep the column's.
+        # A table keeps the metadata of an earlier call of upserts. (Without any metadata, alias
+        # would keep the column's.)
         metadata[KEYS_OF_UPSERTS] = []
     column = F.col(_quoted(field.name))
     return column if metadata == field.metadata else column.alias(field.name, metadata=metadata)
 
 
 def _type_after(type_: Column, log: Changelog) -> Column:
-    """The change type of a key's last change, as a column.
+    """The change type of a key's last change, as a column. The type in ``type_`` is replaced in two
+    cases:
 
-    - If the last change is the pre-image of an update (the row before the update), the type is a
+    - Several changes share the last place in the order of the key's changes, and their rows differ.
+      Their type becomes ``TIED``.
+    - The last change is the pre-image of an update (the row before the update). Its type becomes a
       delete.
-    - If several changes come last and their rows differ, the type is ``TIED``.
     """
     from pyspark.sql import functions as F
 
@@ -165,9 +167,9 @@ def _compared(
       a row that can't be ranked.
     - ``_SAME`` tells whether all last changes of the key have equal rows.
 
-    A key has several last changes if they have the same position in the feed. If their rows are
-    equal, the source has sent a change twice. If the rows differ, it is unknown which change is the
-    last.
+    A key has several last changes if several changes share the last place in the order of the key's
+    changes. If the rows of these changes are equal, the source has sent a change twice. If the rows
+    differ, it is unknown which change is the last.
     """
     from pyspark.sql import functions as F
 
@@ -197,11 +199,10 @@ def _row_text(
 
 
 def _with_moved(df: DataFrame, keys: Sequence[str], log: Changelog) -> DataFrame:
-    """Splits each update that changes the key into two rows: the delete of the old key, and an
-    insert.
-
-    Debezium's connectors write these two rows themselves if the primary key is known.
+    """Replaces each row that changes a key by two rows: a delete with the old key, and an insert
+    with the new key. All other rows stay the same.
     """
+    # (Debezium's connectors write these two rows themselves if the primary key is known.)
     from pyspark.sql import functions as F
 
     assert log.images is not None
