@@ -1,13 +1,14 @@
 """The state of one key in the commit log: its owner, the batches that are done, the decision.
 
 This module has :class:`CommitState`, its serialized form, and its transitions (methods that return
-the next state). It uses no broker and no clock. ``table.py`` decides when a state is written.
+the next state). It uses no broker and no clock. ``table.py`` chooses when a state is written.
 
 * A *key* is the name of a query or a job.
 * The *owner* of a key is the run that may commit its batches.
 * If another run takes the key over, the earlier owner is *superseded*: its commits are refused.
 * The *generation* is a number in the state. Each take-over raises it. A run *plans* a batch before
   the tasks start, and remembers the generation of that time.
+* To *decide* a batch means to write the decision to commit the batch into the state.
 
 The log keeps the newest state of each key. The states of batch N::
 
@@ -15,8 +16,8 @@ The log keeps the newest state of each key. The states of batch N::
                                      DECIDED N -undo---> DONE N-1
                                      DECIDED N -lose---> PARTIAL N -resolve-> DONE N or DONE N-1
 
-A block (``spark_kafka_sink.transaction``) decides several writes together. Before this decision,
-the state has a record of each write.
+A *block* (``with spark_kafka_sink.transaction(...)``) has several writes that are committed
+together, as one batch. Until the batch is decided, the state has a record of each write.
 """
 
 from __future__ import annotations
@@ -81,8 +82,12 @@ class NoLeaderError(CommitError):
 
 
 class Phase(Enum):
-    """The phase of a key's newest batch: committed (DONE), decided (DECIDED), or decided with some
-    aborted transactions, so that the batch is committed only in part (PARTIAL).
+    """The phase of a key:
+
+    * DONE: no decision is in progress.
+    * DECIDED: a batch is decided, and its transactions are to be committed.
+    * PARTIAL: the decided batch is committed only in part, because some of its transactions were
+      aborted.
     """
 
     DONE = "done"
@@ -91,8 +96,8 @@ class Phase(Enum):
 
 
 class Standing(Enum):
-    """Whether a run may decide batches of a key, according to the commit log.
-    :meth:`CommitState.standing` has the rules.
+    """Whether a run may decide a batch of a key. To decide a batch means to write the decision to
+    commit the batch. :meth:`CommitState.standing` has the rules.
     """
 
     #: The run may decide: it owns the key.
@@ -156,14 +161,15 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One recorded write of a block (``spark_kafka_sink.transaction``). All writes of a block form
-    one batch.
+    """One write of a block (``spark_kafka_sink.transaction``), as the state of the key records it.
+    All writes of a block are committed together, as one batch.
 
-    * ``transactions``: the prepared transactions of the write. Empty if the batch is done already:
-      then the write is only counted.
-    * ``payload``: the rows of the write.
+    * ``transactions``: the prepared transactions of the write. Always empty if the batch is already
+      done.
+    * ``payload``: the number and the size of the write's rows. If the batch is already done, this
+      payload is compared with the payloads of the done batch.
     * ``name``: the unique name of the commit. A repeated commit finds its write by this name, and
-      does not record it twice.
+      does not record the write twice.
     * ``letters``: the number of dead letters, and the number of rows that the write received. Both
       are 0 if dead letters are off.
     """
@@ -203,14 +209,15 @@ class CommitState:
     * ``superseded``: the runs that can't commit any more, oldest first: earlier owners and aborted
       runs. Only the newest KEPT_RUNS are kept.
     * ``decision``: the decision in progress, or None.
-    * ``lost``: the ids of those transactions of the decision that were aborted.
+    * ``lost``: the ids of the decision's transactions that were aborted, in the phase PARTIAL.
+      Empty in all other phases.
     * ``done``: the newest KEPT_DONE done batches, oldest first.
-    * ``parts``: the recorded writes of a block, which wait for their decision.
-    * ``parts_of``, ``parts_token``: the batch number and the token of that block.
+    * ``parts``: the recorded writes of a block (:class:`Part`), or empty.
+    * ``parts_of``, ``parts_token``: the batch number and the token of this block.
     * ``other``: fields that a newer version of this package has written, as pairs of name and JSON.
-      They are kept unchanged.
+      These fields are kept unchanged.
     * ``take_over``: the generations before and after the last take-over, such as (5, 6). (0, 0) if
-      they are not known.
+      these generations are not known.
     """
 
     generation: int = 0
@@ -241,22 +248,23 @@ class CommitState:
         return self.run_id or (self.superseded[-1] if self.superseded else "")
 
     def standing(self, run_id: str, planned: int | None = None) -> Standing:
-        """Returns the standing of the run ``run_id``: whether it may decide to commit one of its
-        batches. ``planned`` is the generation of the key when the run planned this batch, before
-        the tasks began. It is None if this generation is unknown.
+        """Returns the standing of the run ``run_id``: whether it may write the decision to commit a
+        batch. ``planned`` is the generation of the key when the run planned this batch, before the
+        tasks began. ``planned`` is None if this generation is unknown.
 
         The first of these rules that applies counts:
 
         1. ``planned`` is later than the generation of this state: UNKNOWN. This state is old, or
            the log has lost records.
         2. The run is in ``superseded``: SUPERSEDED.
-        3. The run is the owner, and planned the batch late enough (see ``_is_of_the_owner``):
-           OWNER.
+        3. The run is the owner, and ``_is_of_the_owner`` is True: OWNER. (It is False if the
+           generation has grown between the planning of the batch and the owner's take-over.)
         4. ``planned`` is earlier than the generation of this state: SUPERSEDED.
-        5. In all other cases: UNKNOWN. If ``planned`` is the present generation, the run may take
-           over.
+        5. ``planned`` is the generation of this state: UNKNOWN. The run may take over the key.
+        6. ``planned`` is None: UNKNOWN.
 
-        A batch that is superseded stays superseded, as long as the key is not removed from the log.
+        If a batch is SUPERSEDED in one state, it is SUPERSEDED in all later states, until the key
+        is removed from the log.
         """
         if planned is not None and planned > self.generation:
             return Standing.UNKNOWN
@@ -316,7 +324,7 @@ class CommitState:
         * The run is the owner.
         * The generation, a number in the state, is higher.
         * The earlier owner is superseded: its commits are refused.
-        * The recorded writes of a block are gone.
+        * The recorded writes of a block (:class:`Part`) are dropped.
 
         If ``run_id`` already is the owner, only the query id may change. If ``query_id`` is empty,
         the current query id stays. ``now_ms`` is the wall-clock time.
@@ -334,14 +342,13 @@ class CommitState:
         ).without_parts()
 
     def with_aborted_run(self, run_id: str, now_ms: int) -> CommitState:
-        """The state after the run ``run_id`` was aborted: it can't write a decision to commit any
-        more. If the run was the owner, the new state has no owner, and the recorded writes of the
-        run's block are gone.
+        """The state after the run ``run_id`` was aborted: this run can't write a decision to commit
+        any more. If the run was the owner, the new state has no owner, and the recorded writes of
+        the run's block (:class:`Part`) are dropped.
 
         As a rule, the generation stays the same. So another run that planned at this generation can
         take over. Exception: the list ``superseded`` has KEPT_RUNS runs already, and drops the
-        oldest one. Then the generation grows. After that, no run that planned earlier can take
-        over, neither the dropped run nor any other.
+        oldest one. Then the generation grows, so that no run that planned earlier can take over.
         """
         aborted = self._superseding(run_id)
         if len(self.superseded) == KEPT_RUNS and self.superseded[0] not in aborted.superseded:
@@ -369,12 +376,12 @@ class CommitState:
         return replace(self, superseded=(*kept, *filter(None, [run_id]))[-KEPT_RUNS:])
 
     def with_part(self, number: int, token: str, part: Part) -> CommitState:
-        """The state with ``part``, one more recorded write of a block
-        (``spark_kafka_sink.transaction``). The block has the token ``token``, and forms batch
-        ``number``.
+        """The state with one more recorded write of a block: ``part``. A block
+        (``spark_kafka_sink.transaction``) has several writes that are committed together, as batch
+        ``number``. ``token`` is the unique name of the block.
 
-        If the state has a write with the same name, ``part`` replaces it. If the state has writes
-        of another block, they are dropped.
+        If the state already has a write with the same name, ``part`` replaces this write. If the
+        state has writes of another block, these writes are dropped.
         """
         self._require(Phase.DONE)
         # (Another block was abandoned, or its decision will fail because its writes are missing.)
@@ -383,8 +390,9 @@ class CommitState:
         return replace(self, parts_of=number, parts_token=token, parts=parts)
 
     def parts_by(self, number: int, token: str) -> tuple[Part, ...]:
-        """The recorded writes of the ``transaction`` block with the token ``token``. The block
-        forms batch ``number``. Empty if the state has writes of another block, or none.
+        """The recorded writes of one block (``spark_kafka_sink.transaction``). ``token`` is the
+        unique name of the block, and ``number`` is its batch number. The result is empty if the
+        state has no writes of this block.
         """
         return self.parts if (self.parts_of, self.parts_token) == (number, token) else ()
 
@@ -396,7 +404,7 @@ class CommitState:
         return replace(self, decision=decision).without_parts()
 
     def finished(self) -> CommitState:
-        """The state after every transaction of the decision was committed."""
+        """The state after all transactions of the decided batch were committed (phase DONE)."""
         self._require(Phase.DECIDED)
         assert self.decision is not None
         decision = self.decision
@@ -404,8 +412,8 @@ class CommitState:
         return replace(self._with_done(done), decision=None)
 
     def skipped_to(self, done: Done) -> CommitState:
-        """The state after the batch ``done``, which has no rows. Such a batch needs no decision,
-        and counts as done.
+        """The state with one more done batch: ``done``, which has no rows. A batch without rows
+        needs no decision.
         """
         self._require(Phase.DONE)
         return self._with_done(done).without_parts()
@@ -424,9 +432,8 @@ class CommitState:
         return replace(self, last_done=done.number, done=(*kept, done)[-KEPT_DONE:])
 
     def partly_lost(self, ids: Iterable[str]) -> CommitState:
-        """The state of a batch that is committed only in part (phase PARTIAL). ``ids`` has the
-        transactions of the batch's decision that were aborted, because of their age or by an
-        operator.
+        """The state of a decided batch that is committed only in part (phase PARTIAL). ``ids`` has
+        the ids of the batch's transactions that were aborted.
         """
         self._require(Phase.DECIDED)
         return replace(self, lost=tuple(ids))
@@ -438,8 +445,10 @@ class CommitState:
         return replace(self, decision=None, lost=())
 
     def resolved(self, *, done: bool) -> CommitState:
-        """The state after an operator's resolution of the decided batch. If ``done`` is true, the
-        batch counts as done. Otherwise the whole batch is written again.
+        """The state after an operator has resolved the decided batch. If ``done`` is true, the
+        batch counts as done. If ``done`` is false, the whole batch is written again.
+
+        Raises IllegalStateError if no batch is decided.
         """
         if self.decision is None:
             raise IllegalStateError("there is no batch to resolve: the last one is done")
@@ -451,9 +460,9 @@ class CommitState:
             raise IllegalStateError(f"the commit log is {self.phase.value}, not {phase.value}")
 
     def encode(self) -> bytes:
-        """Encodes the state as JSON in UTF-8, which any consumer can read. The parts are not
-        included: :meth:`encode_parts` encodes them. A transactional id is stored as its stem (all
-        up to the last ``~``) and the number after the stem.
+        """Encodes the state as JSON in UTF-8, which any consumer can read. The recorded writes of a
+        block are not included: :meth:`encode_parts` encodes these writes. A transactional id is
+        stored as its stem (all up to the last ``~``) and the number after the stem.
         """
         fields: dict[str, object] = {name: json.loads(text) for name, text in self.other}
         fields |= {
@@ -490,8 +499,8 @@ class CommitState:
         return _json(fields)
 
     def encode_parts(self) -> list[bytes]:
-        """Encodes each recorded write of a block (:class:`Part`) as JSON in UTF-8, in the order of
-        ``parts``.
+        """Encodes the recorded writes in ``parts`` (:class:`Part`). Each write becomes one JSON
+        text in UTF-8. The result has the same order as ``parts``.
         """
         return [
             _json(
@@ -510,11 +519,13 @@ class CommitState:
 
     @classmethod
     def decode(cls, key: str, value: bytes, parts: Sequence[bytes] = ()) -> CommitState:
-        """Decodes the state of ``key`` from the results of :meth:`encode` and :meth:`encode_parts`.
-        A part of another block than the block in ``value`` is ignored.
+        """Decodes the state of ``key`` from ``value``, the result of :meth:`encode`. ``parts`` is
+        the result of :meth:`encode_parts`: the recorded writes of a block (:class:`Part`). The
+        state keeps only the writes of one block: the block that ``value`` names.
 
         Raises CommitLogError if the bytes are not a state, or name a transaction of another key.
-        Raises NewerStateError if a newer version has written them in a newer format.
+        Raises NewerStateError if a newer version of this package has written the state in a newer
+        format.
         """
         try:
             fields: dict[str, Any] = json.loads(value)
@@ -602,8 +613,9 @@ def _payload_fields(payloads: Iterable[Payload]) -> list[tuple[object, ...]]:
 def _payloads(fields: Iterable[Any], letters: Sequence[Any] | None = None) -> tuple[Payload, ...]:
     """Decodes the payloads of a batch.
 
-    ``letters`` has a number of dead letters, or None, for each payload. If ``letters`` has another
-    length than ``fields``, it does not belong to these payloads and is ignored.
+    ``letters`` has one entry for each payload: the number of its dead letters, or None if this
+    number is unknown. If ``letters`` has another length than ``fields``, it does not belong to
+    these payloads and is ignored.
     """
     found = tuple(Payload(_int64(rows), _int64(size), _text(to, 249)) for rows, size, to in fields)
     if letters is None or len(letters) != len(found):
@@ -622,8 +634,8 @@ def _two(numbers: Sequence[Any]) -> tuple[int, int]:
 
 
 def _parts(key: str, number: int, token: str, texts: Iterable[bytes]) -> tuple[Part, ...]:
-    """Decodes the recorded writes in ``texts`` that belong to the block ``token`` of batch
-    ``number``. Leaves out all others.
+    """Decodes the recorded writes in ``texts`` that belong to one block: the block with the token
+    ``token`` and the batch number ``number``. Leaves out all other writes.
     """
     fields = (json.loads(text) for text in texts)
     return tuple(
@@ -670,7 +682,7 @@ def _transactions(key: str, stems: Mapping[str, Any]) -> tuple[PreparedTransacti
 
 def _text(value: object, longest: int = _LONGEST_TEXT) -> str:
     """Returns ``value`` if it is a text that is safe to show: short, and on one line. Raises
-    ValueError otherwise.
+    ValueError for any other value.
     """
     if not isinstance(value, str) or len(value) > longest or not (value.isprintable()):
         raise ValueError
@@ -687,8 +699,9 @@ def _int64(value: object) -> int:
 
 
 def _id(stem: object, number: object) -> str:
-    """Joins stem and number to a transactional id, the inverse of :func:`split_number`. Raises
-    ValueError if ``stem`` does not end with ``~``, or if ``number`` is no number of an id.
+    """Joins a stem and a number to a transactional id, the inverse of :func:`split_number`. Raises
+    ValueError if ``stem`` is not a safe text (:func:`_text`) that ends with ``~``, or if ``number``
+    is not an integer from 0 to 2^63 - 1.
     """
     text, count = _text(stem, _LONGEST_ID), _int64(number)
     if not text.endswith("~") or count < 0:
