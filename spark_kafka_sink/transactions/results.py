@@ -1,4 +1,5 @@
-"""The results of a commit, a planning, an abort and an operator's change, as plain values.
+"""The results of a commit, an abort, the planning of a batch and an operator's change, as plain
+values.
 
 :class:`Commit` has all possible results of a commit, each with the rows that consumers with
 read_committed see. :class:`Refuse` is a failure with its reason, and each reason has a class of its
@@ -33,8 +34,8 @@ class Visible(Enum):
     ALL = "all"
     NONE = "none"
     SOME = "some"
-    #: The write is one of several writes that are decided together. The decision makes the rows of
-    #: all of them visible.
+    #: The write is one write of a block (``spark_kafka_sink.transaction``). The end of the block
+    #: makes the rows of all its writes visible.
     LATER = "none yet"
     UNKNOWN = "all, some or none"
 
@@ -42,7 +43,8 @@ class Visible(Enum):
 class Commit(Enum):
     """The result of a commit. The first four members are successes, the others are failures.
 
-    If a planning, an abort or an operator's change fails, one of these failures is its result.
+    The failures are also results of an abort, of the planning of a batch, and of an operator's
+    change.
     """
 
     COMMITTED = "committed"
@@ -55,7 +57,8 @@ class Commit(Enum):
     SUPERSEDED = "superseded"
     PARTIAL = "committed in part"
     UNKNOWN = "not known"
-    #: A planning, an abort or an operator's change ended without a result (never a commit).
+    #: An abort, the planning of a batch or an operator's change ended without a result. (A commit
+    #: never has this result.)
     NOT_REACHED = "not reached"
 
     @property
@@ -93,14 +96,13 @@ class LogLost:
 
 @dataclass(frozen=True, slots=True)
 class RunAborted:
-    """The reason why a commit or the planning of a batch fails: the commit log has ``run`` in the
-    list of runs that can't commit any more. No other run has taken over the key since ``run``
-    planned its batch.
+    """The reason why a commit or the planning of a batch fails: ``run``, which planned the batch,
+    can't commit any more. As a rule, ``run`` was aborted.
 
-    * ``is_certain``: true if ``run`` was aborted. If false, either ``run`` was aborted, or another
-      run had taken over before ``run`` planned its batch.
-    * ``is_of_versions``: true if the batch is a version (txnVersion) of a job. The text of the
-      error mentions that.
+    * ``is_certain``: true if ``run`` was certainly aborted. If false, either ``run`` was aborted,
+      or another run had taken over the key before ``run`` planned the batch.
+    * ``is_of_versions``: true if the batch is a txnVersion of a job. Then the hint of the error
+      names one more possible cause: another version was committed at the same time.
     """
 
     run: str
@@ -110,18 +112,19 @@ class RunAborted:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """The reason why a commit or the planning of a batch fails: the key now has a later generation
-    than at the planning. The generation is a number that grows when a run takes over the key.
+    """The reason why a commit or the planning of a batch fails: the generation of the key has grown
+    since the batch was planned. As a rule, another run has taken over the key. The generation is a
+    number in the key's state, which each take-over raises. Many aborted runs can also raise the
+    generation.
 
     * ``run``: the run that planned the batch.
     * ``generation``: the generation at the planning, such as 5.
     * ``newest_generation``: the generation now, such as 6.
     * ``owner``: the run that owns the key now, or empty if there is none.
-    * ``newest_run``: the owner. If there is none, the run that was aborted last.
-    * ``is_certain``: true if ``owner`` is another run, and has taken over since the planning. If
-      false, perhaps no other run has taken over: the generation also grows when many runs are
-      aborted.
-    * ``is_of_versions``: true if the batch is a version (txnVersion) of a job.
+    * ``newest_run``: the owner. If there is no owner, the run that was aborted last.
+    * ``is_certain``: true if ``owner`` is another run that has taken over since the planning. If
+      false, it is possible that no other run has taken over.
+    * ``is_of_versions``: true if the batch is a txnVersion of a job.
     """
 
     run: str
@@ -168,8 +171,9 @@ class VersionForgotten:
 
 @dataclass(frozen=True, slots=True)
 class NotTheNextOne:
-    """The reason why a commit or the planning of a batch fails: the last done batch of the key is
-    batch ``last_done`` of the query ``done_query``. Batch ``number`` of ``query`` can't follow it.
+    """The reason why a commit or the planning of a batch fails: batch ``number`` of ``query`` can't
+    follow the last done batch of the key. The last done batch is batch ``last_done`` of the query
+    ``done_query``.
     """
 
     number: int
@@ -192,9 +196,9 @@ class OtherRows:
 
 @dataclass(frozen=True, slots=True)
 class WritesMissing:
-    """The reason why a commit fails: the commit log does not have all writes of a block
-    (``spark_kafka_sink.transaction``). The block has ``wanted`` writes, and the log has ``found``
-    writes. ``number`` is the number of the batch.
+    """The reason why a commit fails: a block (``spark_kafka_sink.transaction``) has ``wanted``
+    writes, and the commit log has another number of recorded writes: ``found``. ``number`` is the
+    number of the batch.
     """
 
     number: int
@@ -208,9 +212,9 @@ class NotOpen:
     decision to commit the batch was not written to the commit log.
 
     * ``of``: the number of the batch's transactions.
-    * ``gone``: the number of those that are not open.
-    * ``first``: the id of the first one that is not open.
-    * ``first_state``: the state of this one, as its coordinator reports it.
+    * ``gone``: the number of transactions that are not open.
+    * ``first``: the id of the first transaction that is not open.
+    * ``first_state``: the state of the transaction ``first``, as its coordinator reports it.
     """
 
     number: int
@@ -226,10 +230,12 @@ class TooOld:
     timeout. So the decision to commit the batch was not written to the commit log.
 
     * ``of``: the number of the batch's transactions.
-    * ``late``: the number of those that are too old: they have been open for more than
-      ``young_ms``, or no coordinator lists them as open.
-    * ``first``: the id of the first one that is too old.
-    * ``timeout_ms``: the timeout of this one.
+    * ``late``: the number of transactions that are too near to their timeout. A transaction also
+      counts if no coordinator lists it as open.
+    * ``first``: the id of the first of these transactions.
+    * ``young_ms``: an age. The batch could be decided only while the transaction ``first`` was
+      younger than this age.
+    * ``timeout_ms``: the timeout of the transaction ``first``.
     """
 
     number: int
@@ -253,9 +259,9 @@ class NoLeader:
 
 @dataclass(frozen=True, slots=True)
 class OwnEnded:
-    """The reason why a commit fails: another client has ended a transaction of the driver itself.
-    This transaction has the report or the consumer group's offsets of batch ``number``. ``error``
-    is the broker's response.
+    """The reason why a commit fails: another client has ended a transaction that the driver itself
+    writes. This transaction contains the report of batch ``number``, or the offsets of a consumer
+    group. ``error`` is the broker's response.
     """
 
     number: int
@@ -274,9 +280,9 @@ class NotInTime:
 
 @dataclass(frozen=True, slots=True)
 class NotRecorded:
-    """The reason why a commit fails: it is unknown whether the commit log has recorded one of the
-    writes in a ``spark_kafka_sink.transaction`` (a block). So none of the block's writes is
-    decided.
+    """The reason why a commit fails: a block (``spark_kafka_sink.transaction``) records each of its
+    writes in the commit log, and it is unknown whether the log has recorded one of the writes. So
+    no write of the block is committed.
     """
 
     number: int
@@ -285,9 +291,11 @@ class NotRecorded:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """The reason why a commit fails: the decision was undone. Before any transaction of the batch
-    was committed, brokers aborted some of them, or were about to abort them because of their age.
-    So all transactions of the batch are aborted, and the batch must be written again.
+    """The reason why a commit fails: the decision to commit batch ``number`` was undone. All
+    transactions of the batch are aborted, and the batch must be written again.
+
+    The cause: brokers or an operator had aborted some of the transactions, or brokers were about to
+    abort some because of their age. At that time, no transaction of the batch was committed.
     """
 
     number: int
@@ -299,8 +307,8 @@ class InPart:
     in part.
 
     * ``of``: the number of the batch's transactions.
-    * ``ids``: the ids of those that were aborted. At least one other transaction is committed. The
-      outcome of some may be unknown.
+    * ``ids``: the ids of the transactions that were aborted. At least one other transaction is
+      committed. The outcome of further transactions may be unknown.
     """
 
     number: int
@@ -310,10 +318,10 @@ class InPart:
 
 @dataclass(frozen=True, slots=True)
 class NotDescribed:
-    """The reason why a commit fails: it is unknown whether the batch is committed. The coordinators
-    can't describe all of the batch's transactions. ``ids`` are the ids of all its transactions.
-
-    The decision to commit the batch may have been in the commit log, and is not there now.
+    """The reason why a commit fails: it is unknown whether the batch is committed. The commit log
+    does not have the decision to commit the batch now, but may have had this decision earlier. A
+    request for the descriptions of the batch's transactions has failed with ``error``. ``ids`` are
+    the ids of all transactions of the batch.
     """
 
     number: int
@@ -323,11 +331,12 @@ class NotDescribed:
 
 @dataclass(frozen=True, slots=True)
 class EndedSomehow:
-    """The reason why a commit fails: it is unknown whether the batch is committed. The
-    coordinators' descriptions don't show the outcome of the transactions with the ids ``ids``.
+    """The reason why a commit fails: it is unknown whether the batch is committed. The commit log
+    does not have the decision to commit the batch now, but may have had this decision earlier.
 
-    The commit log has no decision to commit the batch now. It may have had one earlier. ``of`` is
-    the number of the batch's transactions.
+    * ``of``: the number of the batch's transactions.
+    * ``ids``: the ids of the transactions whose outcome the coordinators don't show. If there are
+      none, the ids of the transactions that are still open.
     """
 
     number: int
@@ -338,8 +347,11 @@ class EndedSomehow:
 @dataclass(frozen=True, slots=True)
 class OutcomeUnknown:
     """The reason why a commit or the planning of a batch fails: the batch is decided, and it is
-    unknown whether some of its transactions are committed. ``ids`` are the ids of these
-    transactions.
+    unknown whether some of its transactions are committed.
+
+    * ``of``: the number of the batch's transactions.
+    * ``ids``: the ids of the transactions with an unknown outcome.
+    * ``ended``: the ids of all transactions that are not known to be committed, by outcome.
     """
 
     number: int
@@ -351,8 +363,8 @@ class OutcomeUnknown:
 @dataclass(frozen=True, slots=True)
 class PerhapsDecided:
     """The reason why a commit fails: it is unknown whether the decision to commit batch ``number``
-    is in the commit log. ``ids`` are the transactional ids of the batch. ``error`` was raised while
-    the decision was written, or while the log was read after that.
+    was written to the commit log. ``ids`` are the transactional ids of the batch. ``error`` is the
+    error that has ended the commit.
     """
 
     number: int
@@ -383,9 +395,9 @@ class NotFinished:
 
 @dataclass(frozen=True, slots=True)
 class BatchBefore:
-    """The reason why a commit fails: another batch of the key is decided, and its transactions
-    could not be ended. ``number`` is the number of the batch to commit, which was not decided.
-    ``by`` is the failure of the other batch.
+    """The reason why a commit fails: the key already has another decided batch. That batch must be
+    ended before batch ``number`` can be decided, and this has failed because of ``by``. So batch
+    ``number`` is not decided, and none of its rows is visible.
     """
 
     number: int
@@ -418,8 +430,8 @@ class Contradicted:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The reason why a commit, a planning, an abort or an operator's command fails: ``error`` was
-    raised, either by a step or by the caller's check of the state.
+    """The reason why a commit, an abort, the planning of a batch or an operator's command fails:
+    the exception ``error`` was raised.
     """
 
     error: KafkaError
@@ -435,8 +447,8 @@ Reason = (
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """A failure of a commit, a planning, an abort or an operator's change. ``how`` is the kind of
-    failure, and ``reason`` its reason.
+    """The failure of a commit, an abort, the planning of a batch or an operator's change. ``how``
+    is the kind of failure, and ``reason`` is its reason.
 
     ``table.next_step`` returns the failure in place of a further step. ``result_errors.error_of``
     creates the exception for the failure.
@@ -451,9 +463,7 @@ class Refuse:
 
 
 def refused(reason: Reason) -> Refuse:
-    """Creates a failure for ``reason``, of the kind NOT_VISIBLE: nothing is decided, no row is
-    visible.
-    """
+    """Returns a failure with ``reason``, of the kind NOT_VISIBLE: no row is or will be visible."""
     return Refuse(Commit.NOT_VISIBLE, reason)
 
 
@@ -466,7 +476,7 @@ _HOW: Final[tuple[tuple[type[KafkaError], Commit], ...]] = (
 
 
 def raised(error: KafkaError, otherwise: Commit = Commit.NOT_REACHED) -> Refuse:
-    """Creates the failure for an exception. Its reason is :class:`Raised` with ``error``.
+    """Returns a failure with the exception ``error`` as its reason (:class:`Raised`).
 
     The kind of the failure depends on the type of ``error``, by the table ``_HOW``. If the type is
     not in the table, the kind is ``otherwise``.
@@ -476,22 +486,22 @@ def raised(error: KafkaError, otherwise: Commit = Commit.NOT_REACHED) -> Refuse:
 
 
 def in_part(decision: Decision, lost: tuple[str, ...]) -> Refuse:
-    """Creates the failure for a decided batch that is committed only in part. ``lost`` has the ids
-    of the transactions that brokers have aborted.
+    """Returns the failure for a decided batch that is committed only in part. ``lost`` has the ids
+    of the transactions that were aborted.
     """
     return Refuse(Commit.PARTIAL, InPart(decision.number, len(decision.ids), lost))
 
 
 def perhaps_decided(tried: Decision, error: KafkaError) -> Refuse:
-    """Creates the failure of a commit that ended with an error during the write of its decision.
-    ``tried`` is the decision, which may be in the commit log.
+    """Returns the failure of a commit if it is unknown whether its decision ``tried`` was written
+    to the commit log. ``error`` is the error that has ended the commit.
     """
     return Refuse(Commit.UNKNOWN, PerhapsDecided(tried.number, tried.ids, error))
 
 
 def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
-    """Creates the failure for an ``error`` that was raised after the batch was decided. ``fate`` is
-    the state of the batch's transactions.
+    """Returns the failure for a batch that is decided: ``error`` was raised after the decision.
+    ``fate`` is the state of the batch's transactions.
     """
     return Refuse(Commit.UNKNOWN, NotFinished(decision.number, decision.ids, fate, error))
 
@@ -500,10 +510,12 @@ def ended_by_others(
     tried: Decision, seen: tuple[TransactionDescription, ...] | KafkaError
 ) -> Commit | Refuse | None:
     """Finds out whether the batch of the decision ``tried`` is committed. A commit has written this
-    decision, or has tried to write it, and the commit log does not have it now.
+    decision, or has tried to write it. The commit log does not have the decision now.
 
-    ``seen`` has the coordinators' descriptions of the decision's transactions, in the same order.
-    If the request for them has failed, it is the error. The result is one of these:
+    ``seen`` has the coordinators' descriptions of the decision's transactions, in the order of
+    ``tried.transactions``. If no descriptions were received, ``seen`` is the error.
+
+    Returns one of these results:
 
     * COMMITTED: all transactions are committed.
     * None: each transaction is aborted or still open, so no row of the batch is visible.
