@@ -43,9 +43,9 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 class CommitBatch:
     """Goal: make all rows of ``batch`` visible.
 
-    Exception: if ``batch`` is one of several writes in a ``spark_kafka_sink.transaction`` (a
-    block), only record it in the commit log. The end of the block makes the rows of all writes of
-    the block visible.
+    Exception: ``batch`` may be only one write of a block (``spark_kafka_sink.transaction``). Then
+    the goal is to record this write in the commit log. The end of the block makes the rows of all
+    its writes visible.
     """
 
     owner: Owner
@@ -65,8 +65,8 @@ def _expected(_: CommitState) -> None:
 @dataclass(frozen=True, slots=True)
 class RollForward:
     """Goal: end the decided batch that the commit log has for ``key``, if there is one. A batch is
-    decided if the log has the decision to commit it. Its transactions are all committed, or all
-    aborted. After an abort the batch is written again.
+    decided if the log has the decision to commit the batch. Its transactions are all committed, or
+    all aborted. After an abort, the batch must be written again.
 
     * ``refusal``: a function that is called with the state of the key. It returns None, or the
       reason why the caller can't continue from this state.
@@ -81,9 +81,15 @@ class RollForward:
 
 @dataclass(frozen=True, slots=True)
 class AbortBatch:
-    """Goal: abort batch ``number``, which has the transactions ``transactions``. Other open
-    transactions of the run in ``owner`` are also aborted, if the run did not plan them after this
-    batch.
+    """Goal: abort batch ``number``. ``transactions`` are the prepared transactions of the batch. If
+    the commit log has the decision to commit the batch, nothing is aborted.
+
+    Two more kinds of open transactions are aborted, except transactions that a decision names:
+
+    * Transactions of the run ``owner.run_id`` that were planned at the generation
+      ``owner.generation`` or earlier. Each take-over of the key raises the generation, a number in
+      the key's state.
+    * Transactions of superseded runs, which can't commit any more.
 
     ``tasks_may_run`` is true if a task of the batch may still write.
     """
@@ -100,9 +106,10 @@ class AbortBatch:
 
 @dataclass(frozen=True, slots=True)
 class AbortUnknown:
-    """Goal: abort a batch of ``key`` whose run is unknown, because no task has sent a commit
-    message. The ids of the batch's open transactions contain the run. ``mine`` returns True for the
-    ids of the batch.
+    """Goal: abort a batch of ``key``. The run of the batch is unknown, because no task has sent a
+    commit message.
+
+    ``mine`` returns True for the transactional ids of the batch. These ids contain the run.
     """
 
     key: str
@@ -115,7 +122,7 @@ class EndByHand:
     has changed since it was described is left alone.
 
     * ``even_decided``: the ids of transactions that are aborted although a decision names them.
-    * ``even_owners``: if true, transactions of the run that owns the key are aborted, too.
+    * ``even_owners``: if true, transactions of the run that owns the key are also aborted.
     * ``may_decide``: true if the runs of some transactions may still commit. Then the key is opened
       before the abort, and these runs are recorded as aborted. (The opening fences the writers of
       the key.)
@@ -131,14 +138,16 @@ class EndByHand:
 @dataclass(frozen=True, slots=True)
 class Resolve:
     """Goal of an operator: end the decided or PARTIAL batch of ``key``. A batch is decided if the
-    commit log has the decision to commit it. It is PARTIAL if some of its transactions are
-    committed and others were aborted.
+    commit log has the decision to commit the batch. A decided batch is PARTIAL if some of its
+    transactions are committed and others were aborted.
 
     * ``planned``: the state that the operator has seen.
-    * ``done``: if true, the batch counts as done after that. If false, it is written again.
-    * ``accepted``: the operator knows that these transactions (their ids) contradict ``done``. If
-      ``done`` is true, their rows are lost or may be lost. If ``done`` is false, their rows are
-      committed, and will be visible twice.
+    * ``done``: if true, the batch counts as done after the command. If false, the batch is written
+      again.
+    * ``accepted``: the ids of transactions that the operator accepts as lost or as duplicates. If
+      ``done`` is true, these transactions were aborted, or their outcome is unknown: their rows are
+      lost or may be lost. If ``done`` is false, these transactions are committed: their rows will
+      be visible twice.
     """
 
     key: str
@@ -201,8 +210,11 @@ class Failure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A step that failed, with the kind of failure, the error, and the time of the failure in ms of
-    the clock.
+    """A step that has failed.
+
+    * ``how``: the kind of failure.
+    * ``at_ms``: the time of the failure, in ms of the client's clock.
+    * ``error``: the error of the step.
     """
 
     how: Failure
@@ -216,9 +228,10 @@ class View:
     """All facts that this process has collected while it works on one goal, such as the commit of a
     batch.
 
-    ``state`` is the key's state in the commit log, as this process has read or written it last. To
-    *open* a key means to fence its earlier writers, and to read its state. ``wall_ms`` is the
-    wall-clock time of this opening.
+    * ``state``: the state of the key in the commit log, as this process has read or written it
+      last.
+    * ``wall_ms``: the wall-clock time when this process opened the key. To *open* a key means to
+      fence its earlier writers, and to read its state.
 
     If a step fails, the key may be opened again. Then some facts are kept, and the others are
     dropped.
@@ -229,9 +242,9 @@ class View:
     # The following facts are kept when the key is opened again.
     #: The unique name of this commit.
     name: str = ""
-    #: The decision of this commit that the log has or may have.
+    #: The decision that this commit has written, or may have written.
     tried: Decision | None = None
-    #: The decision of this commit that the log is known to have had.
+    #: The decision of this commit, if it is certain that the log has or had this decision.
     decided: Decision | None = None
     #: The prepared transactions that the driver itself writes: a report, a group's offsets.
     prepared: tuple[PreparedTransaction, ...] = ()
@@ -256,20 +269,20 @@ class View:
     #: The log's leader has taken a record since the key was opened: ``state`` is the newest.
     is_confirmed: bool = False
     failed: Failed | None = None
-    #: The batch was decided since the key was opened. Until ``young_until_ms`` its transactions are
-    #: known to be young.
+    #: The batch was decided since the key was opened. Until ``young_until_ms``, its transactions
+    #: may be committed without a further check of their ages.
     is_fresh: bool = False
     young_until_ms: int = 0
-    #: The coordinators' descriptions of the transactions of ``tried``, or the error that was raised
-    #: in place of the descriptions.
+    #: The coordinators' descriptions of the transactions of ``tried``. If no descriptions were
+    #: received, the error.
     seen: tuple[TransactionDescription, ...] | KafkaError | None = None
     #: The outcomes of the transactions of the state's decision, after they were ended.
     ended: CommitOutcomes | None = None
     #: ``prepared``, if these transactions were prepared since the key was opened, or were seen to
     #: be still open since then.
     own: tuple[PreparedTransaction, ...] | None = None
-    #: True if all transactions of the tasks are aborted, False if one may still be open. None
-    #: before the attempt to abort them.
+    #: None before the attempt to abort the prepared transactions of the batch. After the attempt,
+    #: False if one of these transactions may still be open, and True if none is open.
     is_aborted: bool | None = None
     #: The orphans that were aborted, and the number of searches for orphans.
     swept: tuple[str, ...] = ()
@@ -360,8 +373,10 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class LookAt:
-    """Step: request descriptions of the transactions of ``decision`` from their coordinators. The
-    commit log does not have this decision.
+    """Step: find out whether the transactions of ``decision`` are committed, aborted or still open.
+    The coordinators of these transactions show this in their descriptions (DescribeTransactions).
+
+    The commit log does not have ``decision`` now, but may have had it earlier.
     """
 
     decision: Decision
@@ -385,8 +400,9 @@ class Write:
     the key.
 
     * ``why``: the reason for the write.
-    * ``how``: the result of the commit if the commit succeeds with this write, otherwise None.
-    * ``may_fail``: if true, the commit goes on even if this write fails.
+    * ``how``: the result of the commit, if the commit succeeds with this write or has succeeded
+      before. None for all other writes.
+    * ``may_fail``: if true, the commit or the abort goes on even if this write fails.
     """
 
     state: CommitState | None
@@ -397,14 +413,16 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Step: write ``state``, which has a decision to commit, to the commit log. This is the commit
-    point: after this write, the transactions of the decision are to be committed.
+    """Step: decide a batch. ``state`` has the decision to commit the batch, and is written to the
+    commit log. This is the commit point: after this write, the transactions of the batch are to be
+    committed.
 
-    The step fails in these cases:
+    The transactions are checked before the write takes effect. In each of these cases the step
+    fails, and the batch is not decided:
 
-    * A transaction of the decision is not open.
+    * A transaction is not open.
     * A transaction is too near to its timeout.
-    * A partition of the transactions, or the partition of the log, has no leader.
+    * A partition of a transaction, or the partition of the log, has no leader.
     """
 
     state: CommitState
@@ -417,9 +435,10 @@ class PrepareOwn:
 
     Their transactional ids contain two parts:
 
-    * ``number``: 0, or the number of the write in its block.
-    * ``name``: the name of the commit, if several threads of one run may commit at the same time.
-      Otherwise empty.
+    * ``number``: the number of the write, if the batch is one write of a block. 0 for all other
+      batches.
+    * ``name``: the name of the commit, if the batch is a txnVersion of a job: several threads of
+      one run may commit versions at the same time. Empty for all other batches.
     """
 
     number: int
@@ -428,7 +447,9 @@ class PrepareOwn:
 
 @dataclass(frozen=True, slots=True)
 class AbortAll:
-    """Step: abort the tasks' prepared ``transactions`` if they are still open."""
+    """Step: abort ``transactions``, the prepared transactions of a batch. Only transactions that
+    are still open are aborted.
+    """
 
     transactions: tuple[PreparedTransaction, ...]
 
@@ -445,18 +466,18 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Step: abort open transactions that will not be committed. No transaction of a decision is
-    aborted.
+    """Step: abort open transactions that will not be committed. If the decision in the commit log
+    names a transaction, this transaction stays open.
 
-    * ``runs``, ``planned``: abort the open transactions of ``runs`` that were planned at generation
-      ``planned`` or earlier. The generation is a number in the key's state that each take-over
-      raises.
+    * ``runs``, ``planned``: abort the open transactions that one of ``runs`` planned at generation
+      ``planned`` or earlier. Each take-over of the key raises the generation, a number in the key's
+      state.
     * ``superseded``: if true, also abort the open transactions of all superseded runs. Such a run
       can't commit any more: another run has taken over the key, or the run was aborted.
-    * ``spared``: a run whose transactions are not aborted, although it may be superseded.
+    * ``spared``: a run whose transactions are not aborted, even if this run is superseded.
     * ``when_killed``: if true, first wait until Spark has had time to kill the batch's tasks.
     * ``may_fail``: if true, the commit goes on even if this step fails.
-    * ``how``: the result of the commit if the commit ends with this step.
+    * ``how``: the result that the commit has reached before this step. None for an abort.
     """
 
     runs: frozenset[str] = frozenset()
@@ -470,11 +491,12 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class AbortExactly:
-    """Step: abort ``transactions``, except transactions that have changed since they were
-    described.
+    """Step: abort ``transactions``. A transaction that has changed since it was described is left
+    alone.
 
-    ``prepared`` has the ids of those that a decision names. They are aborted by EndTxn, and never
-    by InitProducerId. So their coordinators can still show their outcome later.
+    ``prepared`` has the ids of transactions that a decision names. For these ids EndTxn is sent,
+    and never InitProducerId. After an InitProducerId, a coordinator can't show any more how the
+    earlier transaction of the id has ended.
     """
 
     transactions: tuple[TransactionDescription, ...]
@@ -483,11 +505,11 @@ class AbortExactly:
 
 @dataclass(frozen=True, slots=True)
 class EndRest:
-    """Step: end the transactions of ``decision`` that are still open. If ``done`` is true, they are
-    committed, otherwise they are aborted.
+    """Step: end the transactions of ``decision`` that are still open. If ``done`` is true, these
+    transactions are committed. If ``done`` is false, they are aborted.
 
-    ``accepted`` has the ids of transactions that have ended in the other way, or may have. The
-    operator has accepted that, so the command does not fail because of them.
+    ``accepted`` has the ids of transactions that the operator accepts as lost or as duplicates
+    (:class:`Resolve`). The command does not fail because of these transactions.
     """
 
     decision: Decision
@@ -515,20 +537,20 @@ Step = (
 
 def with_read(view: View, state: CommitState, *, is_settled: bool) -> View:
     """Returns a copy of ``view`` with ``state``, which was read without fencing the writers of the
-    key.
+    key. ``is_settled`` is false if a write of the key was in progress during the read.
     """
     return replace(view, state=state, is_read=True, is_settled=is_settled)
 
 
 def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) -> View:
-    """Creates the view after the key was opened, with the new ``state``. ``begun_ms`` is the time
-    when the opening began.
+    """Creates the view after the key was opened. The opening began at the time ``begun_ms``, and
+    has read ``state``.
 
-    The new view keeps the facts in ``before`` that do not depend on the state, such as the time
-    limit. It drops all other facts.
+    The new view keeps the facts of ``before`` that do not depend on the state, such as the time
+    limit. All other facts are dropped.
 
     ``before.tried`` is a decision that an earlier step tried to write. If ``state`` has this
-    decision, the new view has it in ``decided``: the log is known to have had it.
+    decision, the write was successful, and ``decided`` of the new view is the decision.
     """
     found, tried = state.decision, before.tried
     is_ours = found is not None and tried is not None and set(found.ids) == set(tried.ids)
@@ -551,8 +573,8 @@ def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) ->
 
 
 def failure_of(error: KafkaError) -> Failure:
-    """The kind of a step's failure, by the type of ``error``. FINAL for all types that have no
-    other kind.
+    """Returns the kind of a step's failure, which depends on the type of ``error``. The kind is
+    FINAL for all types that have no other kind.
     """
     if isinstance(error, LogOutcomeUnknownError):
         return Failure.UNCLEAR
@@ -562,8 +584,10 @@ def failure_of(error: KafkaError) -> Failure:
 
 
 def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms: int) -> View:
-    """Returns a copy of ``view`` that shows the failure of ``step``. If ``step`` is the write of a
-    decision that may be in the log, the copy has this decision in ``tried``.
+    """Returns a copy of ``view`` that shows the failure of ``step``.
+
+    If ``step`` is the write of a decision, and it is unknown whether the log has this decision,
+    ``tried`` of the copy is the decision.
     """
     failed = Failed(how, step, at_ms, error)
     is_unclear = how is Failure.UNCLEAR
@@ -588,13 +612,16 @@ def with_removed(view: View) -> View:
 
 
 def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError) -> View:
-    """Returns a copy of ``view`` with ``seen``: the coordinators' descriptions of the transactions
-    of ``view.tried``, or the error of the request for them. ``view.tried`` is a decision that may
-    have been in the commit log.
+    """Returns a copy of ``view`` with ``seen``, the result of the step :class:`LookAt`. ``seen``
+    has the coordinators' descriptions of the transactions of ``view.tried``. If no descriptions
+    were received, ``seen`` is the error.
 
-    * If all these transactions were aborted, ``tried`` is None in the copy: no row of the decision
-      is or will be visible.
-    * If each of them is aborted or still open, ``decided`` is None in the copy.
+    ``view.tried`` is a decision that this commit has written, or has tried to write. The commit log
+    does not have this decision now.
+
+    * If all transactions of the decision were aborted, ``tried`` is None in the copy: no row of the
+      batch is or will be visible.
+    * If each transaction of the decision is aborted or still open, ``decided`` is None in the copy.
     """
     tried = view.tried
     assert tried is not None
@@ -605,10 +632,10 @@ def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError)
 
 
 def with_decision(view: View, state: CommitState, young_until_ms: int) -> View:
-    """Returns a copy of ``view`` that shows that the decision in ``state`` was written to the
-    commit log.
+    """Returns a copy of ``view`` after the decision in ``state`` was written to the commit log.
 
-    Until ``young_until_ms`` the decision's transactions are known to be far from their timeout.
+    Until the time ``young_until_ms``, the transactions of the decision may be committed without a
+    further check of their ages.
     """
     found = state.decision
     return replace(
@@ -644,11 +671,11 @@ def with_write(view: View, step: Write) -> View:
 
 
 def without_write(view: View, step: Write) -> View:
-    """Returns a copy of ``view`` for a commit that goes on although ``step`` could not write the
-    state (``step.may_fail``).
+    """Returns a copy of ``view`` after the write ``step`` has failed. Because of ``step.may_fail``,
+    the commit or the abort goes on.
 
-    Another process may have fenced this process, and may have decided a batch. So the copy lacks
-    all facts that the other process could have changed.
+    Another process may have fenced this process, and may have decided a batch. So ``is_fresh`` and
+    ``is_left_open`` are false in the copy, and ``ended`` is None.
     """
     return replace(
         view,
@@ -664,7 +691,7 @@ def with_sweep(view: View, step: Sweep, swept: tuple[str, ...], *, is_left_open:
     """Returns a copy of ``view`` that shows that the transactions ``swept`` were aborted.
 
     ``step.spared`` is the id of a run whose transactions the step does not abort. ``is_left_open``
-    is true if this run has open transactions.
+    is true if this run has open transactions that no decision names.
     """
     return replace(
         view,
