@@ -5,17 +5,18 @@ Every write of the commit log is a step of the loop in this module, except for t
 ``datasource/jobs/backfill_ledger.py``. ``deciding.py`` checks whether a batch may be decided.
 ``outcomes.py`` interprets unclear responses.
 
-The *commit point* of a batch is the EndTxn(commit) of the log's transaction that has the decision.
-Before the commit point, the batch's transactions can only be aborted. After it, they can only be
-committed. If this driver does not commit them, the next driver does.
+The decision to commit a batch is written to the commit log in a transaction of the log's writer.
+EndTxn(commit) of this transaction is the *commit point* of the batch. Before the commit point, the
+batch's own transactions can only be aborted. After it, they can only be committed. If this driver
+does not commit the transactions, the next driver does.
 
 There are three exceptions, in which transactions are aborted after the commit point:
 
-* No transaction of the decision is committed, and brokers have aborted some of them, or will soon
-  do so. Then all are aborted, and the batch is written again.
-* Brokers abort a transaction because of its age, although others are committed. Then the batch is
-  PARTIAL, and an operator resolves it.
-* An operator aborts them: ``kprod txn abort --force``, or ``kprod txn resolve --as replay``.
+* Before any transaction of the batch is committed, brokers abort some because of their age, or are
+  about to do so. Then all are aborted, and the batch is written again.
+* Brokers abort some transactions of the batch because of their age, although others are committed.
+  Then the batch is PARTIAL, and an operator resolves it.
+* An operator aborts some: ``kprod txn abort --force``, or ``kprod txn resolve --as replay``.
 """
 
 from __future__ import annotations
@@ -117,18 +118,19 @@ class Committer:
         only_lost: bool = False,
     ) -> CommitState:
         """Ends the decided batch that an earlier driver has left in the commit log, if there is
-        one. Returns the state of ``key`` after that. A batch is decided if the log has the decision
-        to commit it.
+        one. A batch is decided if the log has the decision to commit the batch. Returns the state
+        of ``key`` after that.
 
-        The batch is committed or undone. To undo it means to abort all its transactions. Then it is
-        written again. The batch is undone only if both of these are true:
+        The batch is committed or undone. To undo a batch means to abort all its transactions. After
+        that, the query or the job must write the batch again. The batch is undone only if both of
+        these are true:
 
         * None of its transactions is committed.
-        * Brokers have aborted some of them, or will soon do so. With ``only_lost``, they must have
-          aborted some already.
+        * Brokers have aborted some of its transactions, or will soon abort some because of their
+          age. With ``only_lost``, brokers must have aborted some already.
 
-        ``check`` is called with the state. It raises CommitError or SupersededError if the caller
-        can't continue from this state.
+        ``check`` is called with the state of ``key``. It raises CommitError or SupersededError if
+        the caller can't continue from this state. This method raises the same error.
 
         Raises PartialCommitError if the batch is committed only in part. Raises
         CommitOutcomeUnknownError if the batch can't be ended now.
@@ -145,13 +147,14 @@ class Committer:
 
     def commit(self, owner: Owner, batch: Batch) -> Commit:
         """Makes all rows of ``batch`` visible to read_committed consumers, or raises an error.
-        Returns the kind of success: for example, the same batch may have been committed before. If
-        ``batch`` is one write of a ``transaction`` block, only records the write. The commit at
-        the end of the block makes these rows visible.
+        Returns the kind of success, such as ALREADY_DONE if the same batch was committed before.
 
-        The type of the error shows which rows are visible:
+        If ``batch`` is one write of a block (``spark_kafka_sink.transaction``), this method only
+        records the write. The commit at the end of the block makes the rows visible.
 
-        * A :class:`BatchError`: its subclass shows it.
+        The type of an error shows which rows are visible:
+
+        * :class:`BatchError`: each subclass says in its docstring which rows are visible.
         * Any other KafkaError: nothing is decided, and no row is visible. The prepared transactions
           are aborted: now, by a later abort or sweep, or by their timeout.
         """
@@ -167,16 +170,19 @@ class Committer:
         *,
         tasks_may_run: bool,
     ) -> tuple[str, ...]:
-        """Aborts batch ``number``, and returns the ids of the aborted transactions that are not in
-        ``transactions``. These transactions are aborted:
+        """Aborts batch ``number``, whose prepared transactions are ``transactions``. Then aborts
+        two kinds of orphans, and returns the ids of these orphans:
 
-        * ``transactions``, the prepared transactions of the batch.
-        * Other open transactions that the run in ``owner`` planned no later than this batch.
+        * Open transactions of the run ``owner.run_id`` that were planned at the generation
+          ``owner.generation`` or earlier. Each take-over of the key raises the generation, a number
+          in the key's state.
         * Open transactions of superseded runs, which can't commit any more.
 
-        If the batch is already decided, nothing is aborted, and a warning is logged. With
-        ``tasks_may_run``, the abort waits until Spark has killed the tasks (KILLED_AFTER_MS). Then
-        it searches for open transactions a second time.
+        If the batch is already decided, nothing is aborted, and a warning is logged. A transaction
+        that the decision of another batch names is not aborted.
+
+        With ``tasks_may_run``, the abort waits for KILLED_AFTER_MS, so that Spark can kill the
+        tasks. Then the abort searches for orphans a second time.
         """
         goal = AbortBatch(owner, number, tuple(transactions), tasks_may_run)
         view = self.perform(goal)
@@ -185,13 +191,15 @@ class Committer:
         return view.swept
 
     def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
-        """Aborts a batch of ``key`` whose run is unknown, because no task has sent a commit
-        message. Returns the ids of the aborted transactions.
+        """Aborts a batch of ``key``. The run of the batch is unknown, because no task has sent a
+        commit message. Returns the ids of the aborted transactions.
 
         ``mine`` returns True for the transactional ids of the batch. Each id contains the run of
         its transaction. The runs of the batch's open transactions become superseded: they can't
         commit any more. Then the open transactions of all superseded runs are aborted. A
         transaction that a decision names does not count as open here, and is not aborted.
+
+        The call waits at least KILLED_AFTER_MS, so that Spark can kill the tasks.
         """
         return self.perform(AbortUnknown(key, mine)).swept
 
@@ -227,12 +235,12 @@ class _Performance:
         self._client = client
         self._goal = goal
         self._session: LogSession | None = None
-        #: The look at the leaders of the last check of a decision.
+        #: The leaders that the last check of a decision has seen.
         self._look: LastLook | None = None
 
     def to_its_end(self) -> View:
-        """Performs steps until the work of the goal is done or has failed. Returns all facts and
-        results.
+        """Performs one step after the other, until the goal is reached or has failed. Returns all
+        facts and results.
         """
         goal = self._goal
         view = View(name=uuid.uuid4().hex[:8], until_ms=self._client.deadline())
@@ -328,8 +336,8 @@ class _Performance:
         """Returns the session of the commit log that an earlier commit of this process has kept for
         the key. Returns None if there is no such session.
 
-        Also returns None if the next step of this commit is not to write its decision. Only this
-        step may use a kept session.
+        A kept session is used only for the first opening by a commit, and only if the next step of
+        this commit writes the decision. In all other cases the result is None.
         """
         if view.openings or not isinstance(self._goal, CommitBatch):
             return None
@@ -372,9 +380,9 @@ class _Performance:
         """Writes the decision in ``state`` to the commit log. This is the commit point. Returns a
         copy of ``view`` with the decision.
 
-        The batch's transactions are checked during the write. The decision takes effect within some
-        seconds after the check, or never: the lease (the timeout of the log's transaction) limits
-        this time.
+        The batch's transactions are checked during the write. The decision can take effect only
+        within some seconds after the check. After that time, the coordinator aborts the write,
+        because the timeout of the write's transaction (the lease) is over.
         """
         decision = state.decision
         assert decision is not None
