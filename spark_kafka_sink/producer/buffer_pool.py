@@ -93,12 +93,12 @@ class BufferPool:
     def allocate(
         self, size: int, deadline_ms: int, on_wait: Callable[[], None] | None = None
     ) -> None:
-        """Allocates ``size`` bytes. If they are not free, waits for them until ``deadline_ms``
+        """Allocates ``size`` bytes. If necessary, waits for free memory until ``deadline_ms``
         (monotonic ms).
 
-        A call that waits first calls ``on_wait`` once, without the lock. ``on_wait`` must wake the
-        network thread. The network thread then also sends batches that are not full, and so frees
-        their memory.
+        If the call must wait, it calls ``on_wait`` once at the beginning of the wait, without the
+        lock. ``on_wait`` must wake the network thread. The network thread then also sends batches
+        that are not full, and so frees their memory.
 
         A failed call allocates nothing, and raises one of these errors:
 

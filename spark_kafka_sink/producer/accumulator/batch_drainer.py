@@ -100,7 +100,7 @@ class BatchDrainer:
 
         * A flush, a commit or an abort waits for the batches.
         * A thread waits for memory of the BufferPool.
-        * The thread that writes columns has waited for its next rows for linger.ms.
+        * The thread that writes columns waits for its next rows, and linger.ms is over.
         * The producer has failed or is closed.
         """
         accumulator = self._accumulator
@@ -116,9 +116,8 @@ class BatchDrainer:
         )
 
     def _linger_left(self, now: int) -> int:
-        """The time in ms until linger.ms is over. linger.ms is counted from the moment when the
-        thread that writes columns begins to wait for its next rows. Returns NEVER if the thread
-        does not wait for rows.
+        """The time in ms until linger.ms is over, while the thread that writes columns waits for
+        its next rows. NEVER if this thread does not wait for rows.
         """
         since = self._accumulator.writer_waiting_since
         return NEVER if since is None else self._linger_ms - (now - since)
@@ -275,12 +274,13 @@ class BatchDrainer:
         return taken
 
     def _joins_request(self, batch: ProducerBatch, now: int) -> bool:
-        """Returns True if the open ``batch`` should be sent with the request to its node that is
-        just being built.
+        """Returns True if the open ``batch`` should be sent with a Produce request that is now
+        built for the leader of its partition.
 
-        A batch with a record of ``send`` joins every such request, as in Java
-        (drainBatchesForOneNode). A batch that has only rows of ``send_columns`` joins if it has
-        been open for too long.
+        * A batch with a record of ``send`` joins every such request, as in Java
+          (drainBatchesForOneNode).
+        * A batch that has only rows of ``send_columns`` joins if it has reached its maximum age
+          (``BatchFiller.open_left``).
         """
         # The writer is still filling a batch that has only rows of ``send_columns``.
         return batch.records is not None or self._filler.open_left(batch, now) <= 0
@@ -288,8 +288,8 @@ class BatchDrainer:
     def _head(
         self, queue: PartitionQueue, claimed: list[ProducerBatch], now: int, *, send_all: bool
     ) -> ProducerBatch | None:
-        """Returns the first batch of ``queue`` if it can be sent now, otherwise None. Called under
-        the lock.
+        """Returns the first batch of ``queue``, or None if this batch can't be sent now. Called
+        under the lock.
 
         An open batch is closed first. If the batch must be compressed, the method only appends the
         batch to ``claimed`` and returns None. The caller then releases the lock, compresses the

@@ -385,9 +385,9 @@ class BatchFiller:
     def close_claimed(self, claimed: list[ProducerBatch], taken: int = 0) -> None:
         """Compresses all batches in ``claimed`` without the lock, and sets their state to READY.
 
-        ``taken`` is the number of bytes of the BufferPool that the batches have taken over from the
-        caller (:class:`AppendResult`). If a KeyboardInterrupt ends this call, the method allocates
-        these bytes once more, because the caller will then free them.
+        If a KeyboardInterrupt ends this call, the sender closes the remaining batches. ``taken`` is
+        used only after such an interrupt. It is the number of bytes of the BufferPool that the
+        batches have taken over from the caller (:class:`AppendResult`).
         """
         done = 0
         try:
@@ -403,7 +403,8 @@ class BatchFiller:
                     for batch in claimed[done:]:
                         batch.release_claim()
                 # The writer gets no result of ``append``, so it frees its whole allocation. The
-                # batches free the same ``taken`` bytes later.
+                # batches later free the ``taken`` bytes of this allocation a second time. So these
+                # bytes are allocated a second time here.
                 self._accumulator.pool.adjust(0, taken)
                 self._wakeup()
 

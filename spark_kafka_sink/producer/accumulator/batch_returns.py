@@ -71,11 +71,11 @@ class BatchReturns:
             self._insert(batch)
 
     def begin_again(self, batches: Sequence[ProducerBatch], now: int) -> None:
-        """Puts ``batches`` at the heads of their queues, without sequence numbers. The next drain
-        assigns new sequence numbers.
+        """Puts ``batches`` at the heads of their queues, without producer epoch and sequence
+        numbers. The next drain assigns new values.
 
-        Used when the partitions of the batches have changed to a new producer epoch. The batches of
-        a partition keep their order.
+        Called after the producer has raised its epoch. ``batches`` have the old epoch, and are not
+        in the log. The batches of a partition keep their order.
         """
         with self._accumulator.lock:
             for batch in reversed(batches):

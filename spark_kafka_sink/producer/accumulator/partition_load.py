@@ -225,11 +225,13 @@ class PartitionLoad:
         return 0 if stats is None else stats.ready_ms - stats.drain_ms
 
     def _in_rack(self, leaders: Sequence[int], weights: list[int] | None) -> list[int] | None:
-        """Returns weights in which a partition has the weight 0 if its leader is in another rack
-        than this client. ``leaders`` has the leader of each partition.
+        """Returns new weights of partitions. A partition with a leader in this client's rack keeps
+        its weight. Any other partition gets the weight 0. If all new weights would be 0, returns
+        ``weights`` unchanged.
 
-        If all weights would be 0, returns ``weights`` unchanged. ``weights`` is None if all weights
-        are equal.
+        * ``leaders``: the leader of each partition.
+        * ``weights``: the current weight of each partition. None if all partitions have the weight
+          1.
         """
         own = {node for node in set(leaders) if self._is_near(node)}
         local = [

@@ -88,10 +88,12 @@ class BatchListener(Protocol):
 
 
 class BatchRecords(Protocol):
-    """The interface to the records of ``send`` in one batch. ``record_future.py`` implements it."""
+    """The interface to the records that ``send`` has appended to one batch. ``record_future.py``
+    implements it.
+    """
 
     def __len__(self) -> int:
-        """The number of records of ``send`` in the batch."""
+        """The number of records that ``send`` has appended to the batch."""
         ...
 
     def complete(self, batch: ProducerBatch) -> None:
@@ -190,7 +192,7 @@ class ProducerBatch:
         #: (Java's maxRecordSize). For rows of ``send_columns``, the largest record of the whole
         #: chunk is used.
         self.largest_record = 0
-        #: The records of ``send`` in this batch. None if the batch has only rows of columns.
+        #: The records of ``send`` in this batch. None if there are none.
         self.records: BatchRecords | None = None
         #: The size of the whole batch as it is sent. It is set when the batch is closed.
         self.size_in_bytes = HEADER_SIZE
@@ -249,12 +251,13 @@ class ProducerBatch:
             self.max_timestamp = max_timestamp
 
     def view(self, buffer: SharedBuffer, size: int) -> int:
-        """Notes that the last ``size`` bytes of this batch are a view of ``buffer``. Returns the
-        number of bytes, which may be negative, that the caller must add to the BufferPool's count.
+        """Notes that the last ``size`` bytes of this batch are a view of ``buffer``. The caller has
+        already counted these bytes as used memory. Returns a number of bytes that the caller must
+        add to this count.
 
-        The pool counts a viewed buffer as a whole, and only once. The caller has already added
-        ``size`` to its count. So the result is the rest of the buffer for the first view, and
-        ``-size`` for each later view.
+        The view keeps the whole buffer in memory. So the result for the first view of ``buffer`` is
+        the size of the rest of the buffer. The result for each later view is ``-size``, because the
+        whole buffer is already counted.
         """
         counted = 0 if buffer.views else buffer.size
         buffer.views += 1
@@ -283,8 +286,8 @@ class ProducerBatch:
         """Gives up the memory of the BufferPool that this batch owns. Returns the number of bytes
         that the caller must deallocate. A second call returns 0.
 
-        A viewed buffer is included only if no other batch views it. Called under the accumulator's
-        lock.
+        Several batches can have views of one buffer. The bytes of this buffer are deallocated only
+        with the last of these batches. Called under the accumulator's lock.
         """
         size = self.pool_size - self._viewed
         for buffer in self.views:
@@ -404,8 +407,10 @@ class ProducerBatch:
         """Moves the batch to READY, and removes its producer id, epoch and sequence number. The
         next drain assigns new values, and writes a new header.
 
-        No request with the batch may be in flight. The state may be IN_FLIGHT, if the response to
-        the last request did not show the outcome of the batch.
+        The batch must have one of these states:
+
+        * READY: the batch waits in its queue.
+        * IN_FLIGHT: a response to the batch has arrived, but the batch has no outcome yet.
         """
         if self.state is BatchState.IN_FLIGHT:
             self.reenqueued(now)
@@ -493,18 +498,18 @@ class ProducerBatch:
     def report_done(self) -> None:
         """Completes the futures of the batch, then calls the listener. The caller must hold no
         lock.
-
-        The futures come first, because the listener may fail all later batches of the producer.
-        Otherwise callbacks of later records would run before the callbacks of this batch.
         """
+        # The futures come first, because the listener may fail all later batches of the producer.
+        # In the other order, callbacks of later records would run before the callbacks of this
+        # batch.
         if self.records is not None:
             self.records.complete(self)
         self._listener.batches_done((self,))
 
     def _is_late(self) -> bool:
-        """The result of a completion that comes too late, for a batch that is already DONE. If the
-        batch has failed before, returns False. If the batch was acknowledged before, raises
-        IllegalStateError.
+        """The result of :meth:`complete` or :meth:`abort` for a batch that is already DONE. Returns
+        False if the batch has failed. Raises IllegalStateError if the batch was acknowledged or
+        split.
         """
         if self.error is None:
             raise IllegalStateError(f"{self.tp}: the batch was already acknowledged")

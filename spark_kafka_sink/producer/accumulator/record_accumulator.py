@@ -30,7 +30,8 @@ from spark_kafka_sink.protocol.cluster import Cluster, TopicPartition
 class PartitionQueue:
     """The queued batches of one partition, oldest first.
 
-    * ``open``: the last batch, if records can still be appended to it, otherwise None.
+    * ``open``: the batch to which records can still be appended. It is the last batch of the queue.
+      None if there is no such batch.
     * ``leader``: the node id of the partition's leader, or -1 without a leader.
       :meth:`PartitionQueues.group_by_leader` sets it.
     * ``muted``: while True, no batch of the queue is sent.
@@ -197,14 +198,14 @@ class IncompleteBatches:
     """All batches that are not complete, and the flushes that wait for them (Java's
     IncompleteBatches).
 
-    A batch is incomplete from its creation until its memory is freed. The batches are kept by
-    number (:class:`ProducerBatch`, ``generation``). Except for ``__bool__``, every method is called
-    under the accumulator's lock.
+    A batch is incomplete from its creation until its memory is freed. Except for ``__bool__``,
+    every method is called under the accumulator's lock.
     """
 
     __slots__ = ("_batches", "flushed", "flushes", "generation")
 
     def __init__(self) -> None:
+        #: The incomplete batches by their ``generation``, which is the unique number of a batch.
         self._batches: dict[int, ProducerBatch] = {}
         #: The flushes in progress.
         self.flushes: list[Flush] = []
@@ -317,13 +318,14 @@ class RecordAccumulator:
         #: The time (monotonic ms) before which no queued batch expires. It can be read without the
         #: lock.
         self.next_expiry_ms = NEVER
-        #: ``has_columns`` is True after rows of ``send_columns`` were appended, and ``has_records``
-        #: after a record of ``send`` was appended. The maximum age of a batch is different for the
-        #: two.
+        #: ``has_columns`` is True after ``send_columns`` has begun to append rows, and
+        #: ``has_records`` after ``send`` has appended a record. The maximum age of a batch is
+        #: different for the two.
         self.has_columns = False
         self.has_records = False
-        #: The time (monotonic ms) since which the writer has been waiting for its next rows, or
-        #: None. Only the writer sets it, and the sender reads it in every pass, without the lock.
+        #: The time (monotonic ms) at which linger.ms begins, while the writer waits for its next
+        #: rows. None if the writer does not wait. Only the writer sets this field. The sender reads
+        #: it in every pass, without the lock.
         self.writer_waiting_since: int | None = None
 
     # ---- any thread --------------------------------------------------------------------------
@@ -334,8 +336,8 @@ class RecordAccumulator:
         return bool(self.queues.closed_heads) or bool(self.queues.open)
 
     def set_writer_waiting_since(self, since_ms: int | None) -> bool:
-        """Sets the time (monotonic ms) since which the writer has been waiting for its next rows.
-        None means that the writer is not waiting. Returns True if there is an open batch.
+        """Sets the time (monotonic ms) at which linger.ms begins, because the writer waits for its
+        next rows. None means that the writer does not wait. Returns True if there is an open batch.
         """
         self.writer_waiting_since = since_ms
         return bool(self.queues.open)
@@ -386,11 +388,11 @@ class RecordAccumulator:
         self.next_expiry_ms = next_expiry_ms
 
     def note_columns(self) -> None:
-        """Stores that this producer writes columns."""
+        """Sets ``has_columns``. Called when ``send_columns`` begins to append rows."""
         self.has_columns = True
 
     def note_records(self) -> None:
-        """Stores that this producer writes records by ``send``."""
+        """Sets ``has_records``. Called when ``send`` appends a record to a batch."""
         self.has_records = True
 
     def failed(self, error: KafkaError) -> None:
