@@ -57,7 +57,9 @@ BatchT = TypeVar("BatchT")
 
 
 class Answer(Enum):
-    """The kinds of responses to a batch for which :data:`ACTIONS` has different actions."""
+    """The kinds of responses to a batch. :data:`ACTIONS` has the action for each :class:`Situation`
+    and each kind.
+    """
 
     ACKNOWLEDGED = "NONE or DUPLICATE_SEQUENCE_NUMBER"
     OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -185,8 +187,8 @@ class _InFlight(Generic[BatchT]):
     """A batch that has a sequence number and no outcome yet. Each time the batch is sent, another
     copy of the batch may reach the broker.
 
-    * ``left_as_head``: True if no earlier batch of the partition was in flight or waited to be sent
-      again, when this batch was last sent.
+    * ``left_as_head``: describes the moment when the batch was last sent. True if no earlier batch
+      of the partition had the place SENT or QUEUED at that moment.
     * ``resent``: True if the batch was sent again, or was split from a batch that was sent.
     * ``in_doubt``: True if a copy may be in the log, although the batch is not acknowledged.
     * ``unanswered``: True if one copy got no response. The broker may still append this copy.
@@ -207,8 +209,8 @@ class _InFlight(Generic[BatchT]):
         return self.unanswered or self.place is _Place.SENT
 
     def answered(self, answer: Answer) -> None:
-        """Stores the response ``answer`` to the batch. The batch then waits to be sent again, but
-        :meth:`PartitionSequences.answer` may give it another place.
+        """Stores the response ``answer`` to the batch, and sets the place of the batch to QUEUED.
+        If the batch must wait outside of its queue, the caller changes the place.
         """
         self.place = _Place.QUEUED
         if answer is Answer.LOST:
@@ -223,11 +225,12 @@ _TO_BE_ANSWERED = frozenset({_Place.SENT, _Place.QUEUED})
 
 
 def _precedes(one: _InFlight[BatchT], other: _InFlight[BatchT]) -> bool:
-    """True if ``one`` has a lower sequence number than ``other``. Sequence numbers begin at 0 again
-    after the largest number. Both batches must have been unresolved at the same time: then their
-    numbers differ by less than half of the range. So a larger difference shows that the numbers
-    have begun again.
+    """Returns True if the sequence number of ``one`` comes before the sequence number of ``other``.
+    There must have been a time when both batches were unresolved.
     """
+    # After the largest number, sequence numbers begin at 0 again. The numbers of two batches that
+    # were unresolved at the same time differ by less than half of the range. So a larger difference
+    # shows that the numbers have begun again.
     return (other.base_sequence - one.base_sequence) % _SEQUENCES < _SEQUENCES // 2
 
 
@@ -402,11 +405,11 @@ class PartitionSequences(Generic[BatchT]):
         return True
 
     def move_on(self, batch: BatchT) -> tuple[BatchT, ...]:
-        """Begins the change of the partition to the next epoch. The reason is that ``batch`` has
-        failed permanently. It has records of the method ``send``.
+        """Begins the change of the partition to the next epoch, because ``batch`` has failed
+        permanently. All records of ``batch`` were appended by ``send``.
 
-        Returns the other batches that must also fail, because they could otherwise be written
-        twice.
+        Returns the other batches of the partition that must also fail, because they could be in the
+        log twice after the change.
         """
         # In the next epoch, sequence numbers begin at 0. Other partitions keep their epoch. (A
         # broker other than Kafka may have one epoch for all partitions of a producer:
@@ -430,12 +433,11 @@ class PartitionSequences(Generic[BatchT]):
         """Returns True if the batch ``flight`` must also fail, after another batch of the partition
         has failed. There are two such cases:
 
-        * The batch waits for proof, and may be in the log. No later acknowledgement can prove this
-          any more.
+        * The batch waits for proof, and a copy of the batch may be in the log.
         * The batch waits for the next epoch, and could be written twice.
 
-        A batch that waits for proof and can't be in the log does not fail. It now waits for the
-        next epoch.
+        If the batch waits for proof, but no copy can be in the log, this method first changes its
+        place. The batch then waits for the next epoch.
         """
         if flight.place is _Place.AWAITING_PROOF:
             # Batches after the failed one are not accepted any more, so nothing proves this one.
@@ -445,11 +447,9 @@ class PartitionSequences(Generic[BatchT]):
         return flight.place is _Place.MOVING and self._may_be_written_twice(flight)
 
     def _may_be_written_twice(self, flight: _InFlight[BatchT]) -> bool:
-        """Returns True if the batch ``flight``, which got OUT_OF_ORDER, could be in the log twice
-        if it were sent with a new sequence number.
-
-        This is so if the batch may be in the log with its old sequence number, or if the broker may
-        still append the batch.
+        """Returns True if the batch ``flight`` could be in the log twice after it is sent with a
+        new sequence number. This depends on the lost batches of the partition: failed batches that
+        may be in the log, or that a broker may still append.
         """
         for lost in self._lost:
             if _precedes(lost, flight):
@@ -468,7 +468,7 @@ class PartitionSequences(Generic[BatchT]):
 
     @property
     def moved(self) -> bool:
-        """True if the partition can begin with the next epoch, because no batch needs its old
+        """True if the partition can change to the next epoch now, because no batch needs its old
         sequence number any more.
         """
         if not self.moving:
@@ -489,10 +489,10 @@ class PartitionSequences(Generic[BatchT]):
 
     def answered_late(self, batch: BatchT, answer: Answer) -> None:
         """Handles the response to a batch that has already failed, for example because it expired
-        in flight. Does nothing if the batch is not lost.
+        in flight.
 
-        The outcome of the batch stays the same, even after an acknowledgement. But the response
-        shows whether a copy of the batch is in the log. This decides whether other batches could be
+        The outcome of the batch stays the same, even after an acknowledgement. But the response may
+        show whether a copy of the batch is in the log. This decides whether other batches could be
         written twice.
         """
         for flight in self._lost:
@@ -506,12 +506,13 @@ class PartitionSequences(Generic[BatchT]):
         """Notes that ``batch`` has failed permanently. ``unclear`` is True if it may nevertheless
         be in the log.
 
-        Returns the other batches that also fail. These are the batches that wait for proof that
-        they are in the log, because no later acknowledgement can now give this proof.
+        Returns the other batches that also fail: all batches of the partition that wait for proof
+        that they are in the log.
         """
         # No later batch can be sent with the same epoch. A transactional producer can only abort,
         # because batches never get a new sequence number within a transaction (DESIGN.md, rule R2).
-        # Each later batch fails with its next response if this response is no acknowledgement.
+        # Each later batch fails with its next response if this response is no acknowledgement. So
+        # the batches that wait for the acknowledgement of a later batch fail as well.
         self.failed = True
         gone = [f for f in self._in_flight if f.batch is batch or f.place is _Place.AWAITING_PROOF]
         self._in_flight = [f for f in self._in_flight if f not in gone]
@@ -681,9 +682,9 @@ class TxnPartitionMap:
             self.moving[tp] = None
 
     def take_moved(self) -> list[ProducerBatch]:
-        """Finds the partitions that can begin with the next epoch, and forgets their old sequence
-        numbers. Returns the unresolved batches of these partitions. The caller sends these batches
-        again with new sequence numbers.
+        """Finds the partitions that can change to the next epoch now, and forgets their old
+        sequence numbers. Returns the unresolved batches of these partitions. The caller sends these
+        batches again with new sequence numbers.
         """
         taken: list[ProducerBatch] = []
         for tp in [tp for tp in self.moving if self.of[tp].moved]:

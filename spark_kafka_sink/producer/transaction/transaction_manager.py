@@ -385,8 +385,9 @@ class TransactionManager:
         """Begins ``operation`` by calling ``begin(result)``, and returns the result for which the
         caller waits.
 
-        An earlier call of ``operation`` may have a result that no caller has received yet, for
-        example because the wait timed out. In this case, begins nothing and returns that result.
+        The previous call may also be a call of ``operation`` whose result the application has not
+        received, for example because the wait timed out. This method then begins nothing, and
+        returns the result of the previous call.
         """
         with self._identity.lock:
             pending = self._check_call(operation)
@@ -399,13 +400,16 @@ class TransactionManager:
         return result
 
     def _check_call(self, operation: str) -> TransactionalResult | None:
-        """Checks whether ``operation`` can begin. It can't begin if no caller has received the
-        result of an earlier call yet, for example because the wait timed out.
+        """Checks whether ``operation`` can begin. The application must first receive the result of
+        its previous call. After a wait that timed out, for example, the application has not
+        received the result.
 
-        * If there is no such earlier call, returns None: ``operation`` can begin.
-        * If the earlier call was also a call of ``operation``, returns the result of the earlier
-          call.
-        * If the earlier call was a call of another operation, raises IllegalStateError.
+        * The result was received, or there was no previous call: returns None. ``operation`` can
+          begin.
+        * The result was not received, and the previous call was also ``operation``: returns the
+          result of the previous call.
+        * The result was not received, and the previous call was another operation: raises
+          IllegalStateError.
         """
         if not self.is_transactional:
             raise IllegalStateError(
@@ -452,21 +456,22 @@ class TransactionManager:
         """Returns True if ``batch``, the first batch of its queue, can be sent now (Java's
         shouldStopDrainBatchesForPartition).
 
-        A new batch has no sequence number yet. It can be sent if all these conditions hold
+        A batch that is sent again already has its sequence number. It can be sent if no earlier
+        batch of the partition is in flight or must be sent again.
+
+        A new batch has no sequence number yet. It can be sent if all these conditions are true
         (DESIGN.md, rule R3):
 
         * The producer has a producer id.
-        * In a transaction, the partition was added to the transaction, and the transaction has
-          neither failed nor ended.
+        * In a transaction: the partition was added to the transaction, and the transaction is open
+          or is being committed.
         * No batch of the partition has failed in the current epoch.
-        * No batch of the partition is being sent again, waits to be sent again, or waits for proof
-          that it is in the log.
-        * Fewer than max.in.flight.requests.per.connection batches of the partition are in flight,
-          and fewer than five.
-        * No batch of the partition is in flight, if no batch of it was acknowledged yet.
-
-        A batch that is sent again already has its sequence number. It can be sent if no earlier
-        batch of the partition is in flight or must be sent again.
+        * All batches of the partition that have a sequence number and no outcome are in flight.
+          None of these batches is a retry, or a part of a split batch.
+        * Fewer than five batches of the partition are in flight, and fewer than
+          max.in.flight.requests.per.connection.
+        * A batch of the partition was already acknowledged, or no batch of the partition is in
+          flight.
 
         The result changes from False to True only after a response or a call, never because time
         passes.
@@ -548,12 +553,14 @@ class TransactionManager:
         return verdict
 
     def _has_raised_epoch(self, sequences: PartitionSequences[ProducerBatch]) -> bool:
-        """Returns True if a broker rejected the epoch of a partition only because this idempotent
-        producer has raised its epoch. The producer raises its epoch after a batch of another
-        partition has failed.
+        """Called after a broker has rejected the producer epoch of a batch. Returns True if the
+        partition of the batch can change to the newest epoch. All these conditions must be true:
 
-        Returns False if an unresolved batch of the partition has rows of ``send_columns``. Such
-        rows never get a new sequence number, so the partition can't change to the new epoch.
+        * The producer is idempotent, without transactions.
+        * The producer has raised its epoch after a failed batch of another partition. This
+          partition still has the old epoch.
+        * The unresolved batches of the partition have no rows of ``send_columns``. Such rows never
+          get a new sequence number.
         """
         return (
             self._transactional_id is None
@@ -598,9 +605,9 @@ class TransactionManager:
         return self._sequences.of[tp].unresolved
 
     def handle_lost_sequence(self, batch: ProducerBatch) -> tuple[ProducerBatch, ...]:
-        """Begins the change of a partition to the next epoch, after ``batch`` of ``send`` has
-        failed. Only for an idempotent producer without transactions. Returns the other batches that
-        also fail.
+        """Begins the change of a partition to the next producer epoch, after ``batch`` has failed.
+        All records of ``batch`` were appended by ``send``. Only for an idempotent producer without
+        transactions. Returns the other batches that also fail.
 
         The sequence numbers of ``batch`` may be missing in the log, so brokers may reject all later
         batches that have the old epoch.
@@ -623,8 +630,8 @@ class TransactionManager:
         """Returns the batches that must be sent again with the next epoch, and removes their
         sequence numbers from the manager.
 
-        These are the unresolved batches of all partitions that can begin with the next epoch. The
-        batches of a partition are in order.
+        These are the unresolved batches of all partitions that can change to the next epoch now.
+        The batches of a partition are in order.
         """
         # These batches get their sequence numbers when they are drained, like new batches. Java's
         # class changes the sequence numbers of queued batches.

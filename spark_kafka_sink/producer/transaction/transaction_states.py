@@ -334,6 +334,6 @@ class ProducerIdentity:
         raise KafkaError(what, hint=hint, kind=error.kind) from error
 
     def require(self, state: State, what: str) -> None:
-        """Raises IllegalStateError ("can't <what>") unless the current state equals ``state``."""
+        """Raises IllegalStateError ("can't <what>") if the current state is not ``state``."""
         if self.state is not state:
             raise IllegalStateError(f"{self.name}: can't {what} in state '{self.state.value}'")

@@ -256,8 +256,9 @@ class TxnRequestQueue:
     def note_api_versions(
         self, brokers: Iterable[NodeApiVersions], coordinator: NodeApiVersions | None
     ) -> None:
-        """Stores the supported versions of connected brokers: the transaction version of the
-        cluster, and whether the coordinator can raise the epoch of a producer.
+        """Stores two facts from the API versions of connected brokers. ``brokers`` show the
+        transaction version of the cluster. ``coordinator`` shows whether the coordinator can raise
+        the epoch of a producer. If ``coordinator`` is None, the second fact stays the same.
         """
         self._identity.note_api_versions(brokers, coordinator)
 
@@ -488,8 +489,9 @@ class TxnRequestSender:
     def maybe_request(self, now: int) -> int:
         """Sends the next request of the queue, if it can be sent now.
 
-        Returns the time in ms after which this method must be called again. It is the timeout of
-        the next poll. It is NEVER while a request is in flight, and if no request must be sent.
+        Returns the time in ms after which this method must be called again. The caller uses it as
+        the timeout of the next poll. The time is ``NEVER`` if only a response or a call of the
+        application can make another request possible.
         """
         requests = self._requests
         if self._in_flight or not requests.waiting:
