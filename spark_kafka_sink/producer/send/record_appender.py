@@ -130,8 +130,8 @@ class RecordFiller:
         """Tries to append a record to the open batch of ``tp``, or to a new batch (Java's
         RecordAccumulator.append). The result is one of these:
 
-        * The future: the record was appended. If ``memory.size`` is 0, the batch now owns the bytes
-          of ``memory``. Otherwise the caller must free them.
+        * The future: the record was appended. If the batch has taken over the bytes of ``memory``,
+          ``memory.size`` is now 0. If ``memory.size`` is not 0, the caller must free these bytes.
         * PARTITION_CHANGED: the sticky partition of the topic has changed. The caller must choose
           the partition again.
         * A number of bytes: the caller must allocate them, and call this method again.
@@ -371,7 +371,7 @@ class RecordAppender:
         encoded headers, and a callback.
 
         If there are interceptors, the returned callback notifies them and then calls ``callback``.
-        Otherwise ``callback`` itself is returned.
+        Without interceptors, ``callback`` itself is returned.
         """
         headers = record.headers
         assert type(headers) is Headers
@@ -430,7 +430,7 @@ class RecordAppender:
         """Chooses the partition of a record whose partition is not given.
 
         Returns two values. The first is the partition. The second is the topic's
-        :class:`StickyPartition` if this is the chosen partition, otherwise None.
+        :class:`StickyPartition` if this is the chosen partition, or None for any other partition.
         """
         choice = self._partitioner.partition(topic, key, value, partitions)
         number, sticky = (choice, None) if isinstance(choice, int) else (choice.partition, choice)

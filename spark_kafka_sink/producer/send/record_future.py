@@ -2,7 +2,7 @@
 
 * :class:`RecordFuture`: the future of one record.
 * :class:`ProduceRequestResult`: the outcome of a batch, which all futures of the batch share.
-* :class:`FutureRecords`: the records of ``send`` in one batch.
+* :class:`FutureRecords`: the records that ``send`` has appended to one batch.
 
 A batch is completed in three steps, as in Java:
 
@@ -10,8 +10,9 @@ A batch is completed in three steps, as in Java:
 2. The callbacks run, in the order of the records.
 3. The waiting threads are woken.
 
-These steps run on the network thread. Exception: if a call of another thread fails the producer,
-that thread completes the batches that were never sent.
+These steps usually run on the network thread. If an error in a call of another thread makes the
+producer fail, the batches that were never sent fail as well. The steps for these batches run on the
+other thread.
 """
 
 from __future__ import annotations
@@ -58,9 +59,11 @@ class ProduceRequestResult:
     ``lock`` guards all fields until the outcome is set. After that, the outcome does not change.
 
     * ``offset``: the offset of the batch's first record, or -1 if the offset is unknown.
-    * ``log_append_time_ms``: the broker's time for a topic with LogAppendTime, otherwise -1.
+    * ``log_append_time_ms``: the broker's time for a topic with LogAppendTime. -1 if there is no
+      such time.
     * ``record_errors``: returns the error of a record by its index. None if the batch was written.
-    * ``wanted``: True if a record of the batch has a callback or a done callback.
+    * ``wanted``: True if a record of the batch has a callback of ``send`` or a function of
+      ``add_done_callback``.
     """
 
     __slots__ = (
@@ -92,8 +95,8 @@ class ProduceRequestResult:
         self.wanted = False
 
     def set(self, offset: int, log_append_time_ms: int, record_errors: RecordErrors | None) -> bool:
-        """Sets the outcome of the batch. Returns True if a future has a callback: the caller must
-        then call :meth:`run_callbacks`. Finally the caller calls :meth:`release_waiters`.
+        """Sets the outcome of the batch, and returns ``wanted``. If the result is True, the caller
+        must then call :meth:`run_callbacks`. Finally the caller must call :meth:`release_waiters`.
         """
         with self.lock:
             self.offset = offset
@@ -366,8 +369,8 @@ UnplacedRecord = tuple[int, bytes | None, bytes | None, bytes, Callback | None]
 
 
 class FutureRecords:
-    """The records of ``send`` in one batch, with their futures. Implements ``BatchRecords`` (Java's
-    thunks).
+    """The records that ``send`` has appended to one batch, with their futures. Implements
+    ``BatchRecords`` (Java's thunks).
 
     ``raw_limit`` is the maximum number of uncompressed record bytes in the batch.
     """

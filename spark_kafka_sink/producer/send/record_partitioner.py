@@ -3,7 +3,7 @@
 
 This module also keeps the *sticky partition* of each topic. Records without a key go to this
 partition until enough bytes are sent. Then another partition becomes the sticky partition.
-``records/partitioning`` has the same rules for the rows of columns.
+``records/partitioning`` has the same rules for rows of ``send_columns``.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class StickyPartition:
         """Returns True if this object is not the topic's sticky partition any more. The caller must
         then choose the partition of its record again. Called under the accumulator's lock.
 
-        ``all_full`` means that no batch in the partition's queue accepts more records. If it is
-        True and enough bytes were sent to this partition, this method itself chooses another sticky
-        partition for the topic.
+        ``all_full`` means that no batch in the partition's queue accepts more records. If
+        ``all_full`` is True and enough bytes were sent to this partition, this method itself
+        chooses another sticky partition for the topic.
         """
         # Between the choice of the sticky partition and the append of the record, another thread
         # may have changed the topic's sticky partition. So the append calls this method.
@@ -86,10 +86,11 @@ class StickyPartition:
         accumulator's lock.
 
         ``all_full`` means that no batch in the partition's queue accepts more records. The topic
-        gets another sticky partition in two cases:
+        gets another sticky partition in two cases. N is the number of bytes that :data:`StickySize`
+        returns for the topic:
 
-        * Enough bytes were sent to this partition, and ``all_full`` is True.
-        * Twice as many bytes were sent to this partition.
+        * At least N bytes were sent to this partition, and ``all_full`` is True.
+        * At least 2 * N bytes were sent to this partition.
         """
         self._produced += size
         if self._produced >= self._size and (all_full or self._produced >= 2 * self._size):
@@ -100,8 +101,8 @@ class RecordPartitioner:
     """Chooses the partitions of single records whose partition is not given.
 
     * ``cluster``: a function that returns the current metadata.
-    * ``own``: chooses the partitions if partitioner.class is RoundRobinPartitioner or a user's
-      class, otherwise None.
+    * ``own``: the partitioner of single records if partitioner.class is RoundRobinPartitioner or a
+      user's class. None for any other partitioner.class.
     * ``rule``: used if ``own`` is None. It decides whether the partition of a record is computed
       from the hash of its key, is the topic's sticky partition, or is random.
     * ``next_partition``: chooses the next sticky partition. If it is None, :func:`uniform` chooses.

@@ -206,8 +206,8 @@ def serializer(given: object, option: str) -> Serializer:
     serializer object, a class, a short name such as ``int``, a class name of Java, or an import
     path. None and an empty text mean :class:`BytesSerializer`.
 
-    Raises ConfigError for other values, and if the constructor of a class raises an exception. The
-    message names the option ``option``.
+    Raises ConfigError for any other value, for an import path that can't be imported, and for a
+    class whose constructor raises an exception. The message names the option ``option``.
     """
     if given is None or given == "":
         return BytesSerializer()
@@ -240,9 +240,13 @@ def serialize(
 ) -> bytes | None:
     """Converts ``data`` to bytes with the serializer ``by``. Returns None if ``data`` is None.
 
-    Raises SerializationError if ``by`` rejects ``data`` by a TypeError or UnicodeEncodeError, and
-    if the result is not bytes. The message names the option ``option``, and never has the content
-    of ``data``. Other exceptions of the serializer are raised unchanged.
+    Raises SerializationError in two cases:
+
+    * The serializer raises a TypeError or UnicodeEncodeError.
+    * The serializer returns an object that is not bytes, bytearray, memoryview or None.
+
+    The message names the option ``option``, and never has the content of ``data``. Other exceptions
+    of the serializer are raised unchanged.
     """
     if data is None:
         return None

@@ -16,13 +16,14 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 
 
 class InFlightBatches:
-    """Two sets of sent batches: batches in flight, and waiting batches.
+    """Two sets of sent batches:
 
-    * A batch is in flight until its response arrives or the connection is lost, even if the batch
-      has already expired.
-    * A batch waits after a response such as OUT_OF_ORDER_SEQUENCE_NUMBER. It waits for the
-      acknowledgement of a later batch, which would prove that it is in the log, or for the next
-      producer epoch of its partition.
+    * Batches in flight. A batch is in flight until its response arrives or the connection is lost,
+      even if the batch has already expired.
+    * Waiting batches. A response such as OUT_OF_ORDER_SEQUENCE_NUMBER has not decided the outcome
+      of such a batch. The batch waits in no queue until one of two events occurs: the
+      acknowledgement of a later batch proves that the waiting batch is in the log, or the partition
+      changes to the next producer epoch.
     """
 
     __slots__ = ("_delivery_timeout_ms", "_last_answers", "_on_wire", "_unproven", "next_expiry_ms")
@@ -44,7 +45,7 @@ class InFlightBatches:
 
     @property
     def has_unproven(self) -> bool:
-        """True if a batch waits for proof that it is in the log, or for the next producer epoch."""
+        """True if there is a waiting batch (see the class)."""
         return bool(self._unproven)
 
     def sent(self, batches: Iterable[ProducerBatch], node_id: int) -> None:
@@ -65,9 +66,7 @@ class InFlightBatches:
             self.next_expiry_ms = NEVER
 
     def await_proof(self, batch: ProducerBatch) -> None:
-        """Adds ``batch`` to the waiting batches: it waits for proof that it is in the log, or for
-        the next producer epoch of its partition.
-        """
+        """Adds ``batch`` to the waiting batches (see the class)."""
         self._unproven[batch] = None
         self.next_expiry_ms = min(self.next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
 

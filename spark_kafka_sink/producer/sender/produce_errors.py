@@ -88,12 +88,11 @@ def delivery_timeout_error(
 
 
 def doubt_error(batch: ProducerBatch, cause: ApiError) -> ApiError:
-    """The error of a batch that fails because another batch of its partition has failed with
+    """The error of ``batch``, which fails because another batch of its partition has failed with
     ``cause``.
 
-    It is unknown whether ``batch`` is in the log, because no later acknowledgement can now prove
-    that it is. So the error is not ``cause`` itself: ``cause`` would mean that ``batch`` is not in
-    the log.
+    It is unknown whether ``batch`` is or will be in the log. So the error does not have the code of
+    ``cause``, which would mean that ``batch`` is not in the log.
     """
     where = f"{batch.tp}, attempt {batch.attempts + 1}, {batch.record_count} record(s)"
     error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.error(

@@ -84,7 +84,7 @@ class RequestSizes:
 
         * If ``size`` is not larger than max.request.size, or if the node has not responded yet, the
           limit stays.
-        * Otherwise the limit is halved, but not below max.request.size.
+        * In all other cases, the limit is halved, but not below max.request.size.
         * If ``size`` is also larger than every request that got a response from this node, the size
           of the largest of these requests becomes the upper bound. The bound does not rise again.
         """

@@ -6,8 +6,8 @@ loop. After each response, the sender completes, splits, retries or fails the ba
 request. ``partition_sequences.py`` assigns the sequence numbers.
 
 The thread is a daemon. It runs all methods, except :meth:`Sender.initiate_close`,
-:meth:`Sender.force_close` and :meth:`Sender.on_wire`, which other threads call. An unexpected
-exception in the thread fails the producer.
+:meth:`Sender.force_close` and :meth:`Sender.on_wire`, which other threads call. After an unexpected
+exception in the thread, the producer has failed.
 """
 
 from __future__ import annotations
@@ -305,8 +305,11 @@ class Sender:
         """Fails all batches that were never sent. The caller has checked that their transaction has
         failed or is being aborted.
 
-        Returns the poll timeout in ms. It is 0 if batches have failed now, and no batch or request
-        still waits for its response: EndTxn can then be sent immediately. Otherwise it is NEVER.
+        Returns the poll timeout in ms:
+
+        * 0 if this call has emptied all queues, and no request is in flight. EndTxn can then be
+          sent immediately.
+        * NEVER in all other cases.
         """
         if self._accumulator.has_undrained:
             error = manager.last_error or TransactionAbortedError(
@@ -391,7 +394,7 @@ class Sender:
     def _sendable(self, cluster: Cluster, ready: Iterable[int], now: int) -> tuple[list[int], int]:
         """Selects the nodes of ``ready`` whose connection accepts a request now. Returns their ids,
         and the time in ms until the connection of another node must be checked again. If the
-        authentication by a node has failed, fails the producer.
+        authentication by a node has failed, marks the producer as failed.
         """
         sendable = []
         timeout = NEVER
@@ -701,11 +704,13 @@ class Sender:
         """Fails ``batch`` permanently with ``error``. ``unclear`` is True if its records may be in
         the log. The effect depends on the batch:
 
-        * In a transaction: the transaction can then only be aborted.
-        * Without a transaction, only records of ``send``: each future has the error, and the
-          partition changes to the next producer epoch.
-        * Without a transaction, with rows of ``send_columns``: the producer fails (DESIGN.md, rule
-          R2).
+        * In a transaction: the transaction can then only be aborted. If ``error`` concerns the
+          whole producer, the producer fails (``TransactionManager.handle_failed_batch``).
+        * Without a transaction, if the batch has rows of ``send_columns``: the producer fails
+          (DESIGN.md, rule R2).
+        * Without a transaction, if all records of the batch were appended by ``send``: the future
+          of each record has the error. With idempotence, the partition changes to the next producer
+          epoch, or the producer fails (:meth:`_fails_alone`).
         """
         manager = self._transaction_manager
         failed, fails_alone = [batch], True
