@@ -1,4 +1,4 @@
-"""A Kafka producer that sends rows of columns and single records.
+"""A Kafka producer that sends single records, and rows that are passed as columns.
 
 ``KafkaProducer``, in ``kafka_producer``, has all public methods. It takes rows and records from the
 caller, sends them to brokers, and reports the outcome of each. The package corresponds to
@@ -6,7 +6,7 @@ caller, sends them to brokers, and reports the outcome of each. The package corr
 
 Each component runs on the calling thread, on the network thread, or on both:
 
-* The calling thread: ``column_appender`` (rows of columns), ``producer_record``.
+* The calling thread: ``column_appender`` (rows), ``producer_record``.
 * The network thread: ``sender``.
 * Both: ``buffer_pool`` (memory), ``accumulator`` (queued batches), ``transaction`` (producer id and
   epoch, sequence numbers, transactions), ``metrics``, ``lifecycle`` (open, failed or closed).

@@ -1,18 +1,18 @@
 """Appends the rows of ``send_columns`` to record batches, in chunks of a few MiB.
 
 A *chunk* is a range of rows that are encoded together. A *slice* is the encoded rows of one
-partition for one batch. These steps are performed for each chunk (DESIGN.md, steps 4 to 7):
+partition for one batch. These steps are performed for each chunk:
 
 1. Wait for the metadata of the topics.
 2. Choose a partition for each row, and group the rows by partition.
 3. Allocate memory for the whole chunk.
-4. Read the positions in the open batches.
+4. For each partition, find the position of the next record in the open batch.
 5. Encode the rows as slices (``records/record_encoder.py``).
-6. Append the slices to batches (``accumulator/batch_filler.py``). The steps 4 to 6 are repeated for
-   the rows of slices that were not appended.
+6. Append the slices to batches (``accumulator/batch_filler.py``). If an open batch has changed
+   since step 4, its slices are not appended. The steps 4 to 6 are then repeated for these slices.
 
-Only one thread at a time may write columns. After an error, ``kafka_producer.py`` fails the
-producer.
+Only one thread at a time may write columns. After an error, ``kafka_producer.py`` marks the
+transaction or the producer as failed.
 """
 
 from __future__ import annotations
@@ -262,8 +262,8 @@ class ColumnAppender:
 
 
 class WaitingForInput:
-    """A context manager around the writer's wait for its next rows. For batches with only rows of
-    columns, linger.ms is counted only during this wait.
+    """A context manager around the writer's wait for its next rows. When linger.ms is over during
+    the wait, all open batches are sent, even if they are not full.
 
     Example: ``with producer.waiting_for_input(): batch = next(iterator)``. linger.ms begins
     ``delay_ms`` milliseconds after the beginning of the wait. The context manager is not reentrant.

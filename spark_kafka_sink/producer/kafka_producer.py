@@ -161,9 +161,10 @@ class KafkaProducer:
         the records of a partition, callbacks run in the order of the records. An exception of a
         callback is logged. In two cases, a callback runs on another thread:
 
-        * If the record can't be added to a batch, its callback runs within this call.
-        * If a call such as :meth:`send_columns` fails the producer, the callbacks of records that
-          were never sent run within that call.
+        * The record can't be added to a batch: the callback runs within this call.
+        * The producer fails because of an error in another call, such as :meth:`send_columns`. The
+          records that were never sent then fail as well, and their callbacks run within that other
+          call.
 
         An ApiError is not raised: the future and the callback receive it. Examples are a record
         that is too large, an unknown topic, no free memory within max.block.ms, and an error that a
@@ -209,9 +210,11 @@ class KafkaProducer:
 
         If linger.ms is not 0, small batches are first joined to larger batches. For this, the
         method may hold back the newest rows until the iterable returns its next batch.
-        :meth:`flush` and :meth:`commit_transaction` do not wait for rows that are held back, so the
-        code of the iterable must not call them. linger.ms is also counted while the iterable
-        creates its next batch.
+        :meth:`flush` and :meth:`commit_transaction` do not wait for rows that are held back. So the
+        code of the iterable must not call these two methods.
+
+        If the iterable takes longer than linger.ms to return its next batch, record batches are
+        sent before they are full. While rows are held back, this limit is 100 ms longer.
 
         If the iterable raises an Exception, the method first appends all rows that it has received,
         and then raises the exception. After another BaseException, such as KeyboardInterrupt, the
@@ -378,8 +381,8 @@ class KafkaProducer:
     # ---- transactions ------------------------------------------------------------------------
 
     def begin_reuse(self) -> None:
-        """Begins the request of :meth:`describe_last_transaction`, and does not wait for the
-        response. Call :meth:`describe_last_transaction` later to wait for the response.
+        """Sends the request of :meth:`describe_last_transaction` without waiting for the response.
+        A later call of :meth:`describe_last_transaction` waits for this response.
 
         If the producer has a prepared transaction (:meth:`prepare`), it forgets this transaction.
         Java's producer has no such method.
@@ -392,10 +395,10 @@ class KafkaProducer:
     def describe_last_transaction(self) -> str:
         """Returns the state of the last transaction of transactional.id, as its coordinator reports
         it. The state is a name of Java's ``TransactionState``, such as "Ongoing". It is "Dead" if
-        there is no transaction.
+        the coordinator does not know transactional.id.
 
         Waits for the coordinator's response, for at most max.block.ms. If :meth:`begin_reuse` has
-        begun the request, no other request is sent. Call this method before
+        already sent the request, this method sends no second request. Call this method before
         :meth:`init_transactions`, which would abort an open transaction. Java's producer has no
         such method.
         """
@@ -641,9 +644,8 @@ class KafkaProducer:
         self._parts.wakeup()
 
     def waiting_for_input(self, delay_ms: int = 0) -> WaitingForInput:
-        """A context manager in which the caller waits for its next rows. For batches that have only
-        rows of :meth:`send_columns`, linger.ms is counted only during this wait
-        (docs/design/batches.md).
+        """A context manager in which the caller waits for its next rows. When linger.ms is over
+        during the wait, all open record batches are sent, even if they are not full.
 
         ``delay_ms`` is the time from the beginning of the wait until linger.ms begins.
         """
@@ -653,11 +655,12 @@ class KafkaProducer:
     # ---- failures ----------------------------------------------------------------------------
 
     def _fail_producer(self, error: KafkaError) -> None:
-        """Fails the open transaction with ``error``. If no transaction is open, fails the producer.
+        """Marks the open transaction as failed with ``error``. If no transaction is open, or if the
+        producer has already failed, marks the producer as failed.
 
-        A failed transaction can be aborted. If the producer fails, batches that were never sent
-        fail, and every later call that sends or waits raises ``error``. A producer that has already
-        failed stays failed, even in a transaction.
+        * A failed transaction can only be aborted.
+        * In a failed producer, batches that were never sent fail. Every later call that sends or
+          waits raises the first error of the producer.
         """
         manager = self._transaction_manager
         if (

@@ -2,8 +2,8 @@
 detection of forks.
 
 :class:`Lifecycle` shows whether the producer accepts records, and which error its methods raise
-after a failure. Other modules decide whether an error fails the producer (DESIGN.md, rule R2).
-``sender.py`` has the loop of the network thread.
+after a failure. Other modules decide after which errors the producer has failed (DESIGN.md, rule
+R2). ``sender.py`` has the loop of the network thread.
 
 A forked child process has copies of its parent's producers, but not their threads. So a producer
 can't be used in a forked child.
@@ -44,7 +44,9 @@ def start_thread(run: Callable[[], None], name: str) -> NetworkThread:
 
 
 class ForkCounter:
-    """Counts the forks in the history of this process since this module was imported.
+    """The number of forks between the process that has imported this module and the current process
+    (``count``). It is 0 in the process that has imported the module, 1 in its forked child, and 2
+    in a fork of this child.
 
     A producer stores the count when it is created. If the count is different later, the producer is
     in a forked child process.

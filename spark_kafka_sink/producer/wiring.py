@@ -112,9 +112,9 @@ def _serializer(given: object, option: str, config: ProducerConfig, undo: ExitSt
     """Returns the serializer object for ``option``, which is key.serializer or value.serializer.
     ``given`` is the value of the option: a serializer object, a class, a name or None.
 
-    A serializer object is used unchanged, as in Java. Otherwise this function creates or imports
-    the serializer, and calls its ``configure(configs, is_key)``. ``undo`` closes the serializer if
-    the producer can't be created.
+    A serializer object is used unchanged, as in Java. For any other value, this function creates or
+    imports the serializer, and calls its ``configure(configs, is_key)``. ``undo`` closes the
+    serializer if the producer can't be created.
     """
     made = serializer(given, option)
     undo.callback(close_plugin, made, "serializer")
@@ -150,8 +150,8 @@ class ProducerParts:
 
         * ``cluster``: metadata that is already known, or None.
         * ``client``: an existing network client, or None.
-        * ``new_client``: a function that creates the network client, or None. If ``client`` is None
-          too, a client that uses sockets is created.
+        * ``new_client``: a function that creates the network client, or None. If both ``client``
+          and ``new_client`` are None, a client that uses sockets is created.
         * ``start_thread``: ``start_thread(run, name)`` starts the network thread.
         * ``random``: returns numbers from 0 to 1, for the random part of the retry backoffs of
           metadata and batches.
@@ -355,8 +355,9 @@ def _with_bootstrap_addresses(config: ProducerConfig, cluster: Cluster | None) -
     """Returns ``config`` with the bootstrap servers resolved to addresses. Raises ConfigError if no
     server name can be resolved.
 
-    If ``cluster`` already has brokers, no name is resolved, and ``config`` is returned unchanged.
-    Exception: client.dns.lookup is resolve_canonical_bootstrap_servers_only.
+    If ``cluster`` already has brokers, the names are resolved only with
+    client.dns.lookup=resolve_canonical_bootstrap_servers_only. For other values of
+    client.dns.lookup, ``config`` is returned unchanged in this case.
     """
     from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
     from spark_kafka_sink.network.client.host_resolver import CANONICAL

@@ -3,8 +3,8 @@
 A task attempt begins when the producer is created, and again at each
 ``KafkaProducer.start_attempt`` or ``begin_transaction``. The sender calls the recorder for each
 request, response and retry. The thread that completes a batch, usually the network thread, reports
-the batch to the recorder. The recorder then decides whether a failed batch fails the attempt. The
-counts become a ``produce_report.ProduceReport``.
+the batch to the recorder. After a failed batch, the recorder decides whether the attempt has also
+failed. The counts become a ``produce_report.ProduceReport``.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ProduceRecorder:
         only one call. No lock is held during the call.
 
         If the producer can't continue after the failure of a batch (:meth:`_fails_alone`), this
-        method also fails the producer.
+        method also marks the producer as failed.
         """
         acknowledged = [batch for batch in batches if batch.error is None]
         if acknowledged:
@@ -205,8 +205,8 @@ class ProduceRecorder:
 
     @property
     def failed_alone(self) -> tuple[int, KafkaError | None]:
-        """The number of failed records that did not fail the attempt (see :meth:`_fails_alone`),
-        and the first of their errors. The error is None if the number is 0.
+        """The number of failed records after which the producer could continue (see
+        :meth:`_fails_alone`), and the first of their errors. The error is None if the number is 0.
         """
         with self._lock:
             return self._failed_alone, self._failed_alone_of

@@ -60,8 +60,9 @@ class Group(Enum):
 
 
 class Measurement(Enum):
-    """A quantity that is recorded, such as a latency. For each :class:`Group` with a metric of this
-    quantity, there is a :class:`Sensor` of the producer, of each topic, or of each node.
+    """A quantity that is recorded, such as a latency. Each metric of the quantity belongs to a
+    :class:`Group`. In the group PRODUCER, one :class:`Sensor` stores the values. In the groups
+    TOPIC and NODE, each topic or node has its own sensor.
     """
 
     BATCH_SIZE = "batch-size"

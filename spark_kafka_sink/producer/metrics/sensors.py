@@ -126,13 +126,13 @@ class Sensor:
         return sum(sample.count for sample in self._purge(now)) / self._seconds(now)
 
     def _seconds(self, now: int) -> float:
-        """The duration in seconds by which a sum is divided to get a rate. Called after
-        :meth:`_purge`.
+        """The time in seconds by which a sum is divided to get a rate. Called after :meth:`_purge`.
 
-        Before all windows have begun, the missing windows count as if they had passed without a
-        measurement (Java's Rate.windowSize). Otherwise a burst in the first second would lead to a
-        very high rate.
+        This is the time since the beginning of the oldest window. If fewer than ``samples - 1``
+        whole windows have passed since then, ``window_ms`` is added for each missing window (Java's
+        Rate.windowSize).
         """
+        # Without the missing windows, a burst in the first second would lead to a very high rate.
         window = self._windows.window_ms
         elapsed = now - min((sample.start_ms for sample in self._samples), default=now)
         missing = self._windows.samples - 1 - elapsed // window
