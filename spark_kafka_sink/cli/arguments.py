@@ -237,8 +237,9 @@ def _taking(
 
 
 def more_time(seconds: float) -> None:
-    """Moves the end of the running command by ``seconds``, if ``--within`` limits it. So a command
-    that ends its own work at the limit has time to show a result.
+    """Extends the time limit ``--within`` of the running command by ``seconds``. Does nothing if
+    the command has no time limit. This function is for a command that stops its own work at the
+    original limit, and then needs time to show a result.
     """
     left_s, _ = signal.getitimer(signal.ITIMER_REAL)
     if left_s:
@@ -248,9 +249,8 @@ def more_time(seconds: float) -> None:
 @contextmanager
 def _limit(within: object) -> Iterator[float | None]:
     """Ends the command with exit code 1 if the ``with`` block takes longer than ``within`` seconds.
-    Yields the end of this time, as a value of ``time.monotonic``.
-
-    If ``within`` is None, there is no limit, and None is yielded.
+    Yields the end of this time, as a value of ``time.monotonic``. If ``within`` is None, yields
+    None, and there is no limit.
     """
     if not isinstance(within, float):
         yield None

@@ -42,16 +42,16 @@ _MOST_ROWS: Final = 100
 def audit(
     where: Where, source: Source, batch: int | None, seed: int | None, *, as_json: bool
 ) -> None:
-    """Audits the last report of ``source``, and prints the result. The exit code is 0 only if no
-    row is missing or changed and there are no surplus rows.
+    """Audits the last report of ``source``, and prints the result. If the audit finds a missing,
+    changed or surplus row, or can't read a partition, the exit code is not 0.
 
-    * ``batch``: a batch id or txnVersion. If it is not None, the last report with this number is
-      audited.
-    * ``seed``: if it is None, all rows are read. Otherwise only a sample of the rows is read, and
-      this number determines the sample.
+    * ``batch``: a batch id or txnVersion. The last report with this number is audited. If ``batch``
+      is None, the last report of ``source`` is audited.
+    * ``seed``: a number that determines a sample of the rows. Only the sample is read. If ``seed``
+      is None, all rows are read.
 
-    At the end of ``--within``, the audit ends. A partition that was not read to its end has the
-    verdict UNREAD.
+    When the time limit ``--within`` is over, the audit stops reading, and prints the result so far.
+    This result shows how many partitions were not read to their end.
     """
     with one_line_errors():
         claims = claims_of(last_of(source, batch, as_json=as_json))

@@ -38,9 +38,11 @@ def show(where: Where, prefix: str, name: str, *, as_json: bool) -> None:
 
 
 def forget(where: Where, asked: Asked, prefix: str, name: str) -> None:
-    """Deletes plan and progress of a backfill after a confirmation, even if this version can't read
-    them. The rows that are already written stay in the topic. The next ``backfill()`` with this
-    name writes them again, so they are duplicated.
+    """Deletes the progress and the plan of a backfill, after a confirmation. Records that this
+    version of the package can't read are also deleted.
+
+    The rows that the backfill has already written stay in the topic. The next ``backfill()`` with
+    this name writes all rows again, so the rows in the topic are duplicated.
     """
     confirmation = Confirmation(asked)
     check = lambda: _check(prefix, name)  # noqa: E731 - as the others

@@ -27,10 +27,11 @@ def deadletters(where: Where, topic: str, last: int, *, values: bool, as_json: b
     counts: Counter[tuple[object, object]] = Counter()
 
     def letters(reader: CommittedReader) -> Iterator[tuple[int, int, int, Json]]:
-        """Counts the dead letters. Yields each dead letter as a tuple that can be sorted: a time,
-        the offset, the partition, and the fields.
+        """Yields the dead letters of the topic, and adds each dead letter to ``counts``. A dead
+        letter is yielded as a tuple that can be sorted: a time, the offset, the partition, and the
+        fields.
 
-        The time is the greatest timestamp of all dead letters in the partition up to this offset.
+        The time is the greatest timestamp among the partition's dead letters up to this offset.
         """
         for tp, end in reader.partitions():
             partition, time = tp.partition, -1

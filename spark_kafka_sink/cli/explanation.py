@@ -73,7 +73,9 @@ def _phrases() -> tuple[_Phrase, ...]:
 
 
 def sections() -> set[str]:
-    """The anchors of all runbook sections that are results of phrases in ``words.toml``."""
+    """The sections of the runbook that a search can find, as anchors such as ``a-job-is-slow``.
+    ``words.toml`` lists the words for each section.
+    """
     return {phrase.section for phrase in _phrases() if phrase.section}
 
 
@@ -90,12 +92,15 @@ def entries() -> Mapping[Kind, Entry]:
 
 
 def explanation(code: str) -> str:
-    """The explanation of an error. ``code`` is an error code, a message that contains an error
-    code, or Kafka's name of an error.
+    """Explains the error ``code``, or searches for the words in ``code``:
 
-    Any other ``code`` is searched as words. Then the result is a list of error codes and of
-    sections of the runbook, the best entry first. Raises LookupError if no text has any of the
-    words. The error names the most similar code or name.
+    - If ``code`` is an error code, a message with an error code, or Kafka's name of an error, the
+      result is the explanation of the error.
+    - For any other text, the result is a list of error codes and sections of the runbook that match
+      the words of the text. The best match comes first.
+
+    Raises LookupError if nothing is found. The message of the LookupError suggests a similar error
+    code or name, if there is one.
     """
     pasted = _CODE.search(code)
     requested = (pasted[0] if pasted else code.strip()).upper()

@@ -29,8 +29,9 @@ _GUARANTEE = "deliveryGuarantee"
 
 
 class _Effective(NamedTuple):
-    """The effective value of an option. ``origin`` says where the value comes from: "default", the
-    name of the file, or "computed" with the value that was replaced.
+    """The effective value of an option, and the source of the value. ``origin`` is "default", or
+    the name of the properties file. For a value that is computed from other options, ``origin`` is
+    "computed", followed by the source and the text of the replaced value.
     """
 
     name: str
@@ -39,8 +40,10 @@ class _Effective(NamedTuple):
 
 
 def options(search: str | None, config: Path | None, *, as_json: bool) -> None:
-    """Shows the options that match ``search``, with their defaults. If the properties file
-    ``config`` is given, shows the values of a write with this file instead.
+    """Shows the options that match ``search``. If ``search`` is None, shows all options.
+
+    Without ``config``, shows the default value of each option. If the properties file ``config`` is
+    given, shows the values that a write with this file uses.
     """
     if config is None:
         found = [o for o in _known() if search is None or _has(search.lower(), o)]
@@ -109,8 +112,8 @@ def _values(option: Option) -> str:
 
 
 def _effective(given: GivenOptions, config: SinkConfig) -> Iterator[_Effective]:
-    """Yields the effective value of each option. It may differ from the given value: some values
-    are computed from other options.
+    """Yields the effective value of each option. The effective value may differ from the given
+    value, because some values are computed from other options.
     """
     of_sink = {**sink_values_of(given), _GUARANTEE: config.delivery_guarantee}
     for option in _known():
@@ -132,9 +135,11 @@ def _effective(given: GivenOptions, config: SinkConfig) -> Iterator[_Effective]:
 
 
 def _is_computed(option: Option, counts: object, given: object, *, is_default: bool) -> bool:
-    """Whether the effective value ``counts`` of a producer option differs from the value ``given``
-    of the user. Only numbers and switches are compared: other values may have another form.
+    """Whether the sink has computed the effective value ``counts`` of a producer option, so that
+    this value differs from the user's value or the default (``given``). Only numbers and switches
+    are compared. For any other value, the result is False.
     """
+    # Two texts of another type may differ although they mean the same.
     if not isinstance(counts, bool | int | float):
         return False
     is_same = _shown(option, counts).lower() == _shown(option, given).lower()

@@ -232,8 +232,12 @@ def _reports_of_files(path: Path, others: list[str], *, as_json: bool) -> Iterat
 
 
 def _reports_in(file: Path, others: list[str]) -> Iterator[Json]:
-    """Yields the reports of a file. Skips each line that is not a report, for example because a
-    full disk has cut off the line. Adds its place to ``others``.
+    """Yields the reports of a file. Skips each line that is not a report, such as a line that a
+    full disk has cut off. For each skipped line, adds the file name and the line number to
+    ``others``.
+
+    A last line without a line break is not added to ``others``, because the sink may still be
+    writing this line.
     """
     # As the sink opens them: a FIFO would block, and a device has no end.
     content = read_file(str(file), "a report", MAX_REPORT, allow_lists.check_report_path)

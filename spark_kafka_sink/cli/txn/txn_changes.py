@@ -188,8 +188,12 @@ def _commit(operator: Operator, confirmation: Confirmation, key: str) -> None:
 
 
 def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force: bool) -> None:
-    """Aborts open transactions by transactional id, after a confirmation. With ``force``, the
-    transactions may also belong to a run that owns a key, or to a decided batch.
+    """Aborts the open transactions with the transactional ids ``ids``, after a confirmation. If
+    ``force`` is False, the command refuses, and aborts nothing, in two cases:
+
+    - The commit log has the decision to commit the batch of one of the transactions.
+    - One of the transactions belongs to a run that owns its key in the commit log. A run is one
+      start of a query or job. The run owns the key until a later run takes over.
     """
     with operator_of(where, lambda: task_ids(ids), as_json=confirmation.as_json) as operator:
         _end(operator, operator.plan_abort(ids, force=force), confirmation, "abort")
@@ -199,8 +203,11 @@ def abort_run(
     where: Where, confirmation: Confirmation, prefix: str, run: str, *, force: bool
 ) -> None:
     """Aborts all open transactions of the run with the id ``run``, after a confirmation. A run is
-    one start of a query or job. With ``force``, the run may also own a key, and its transactions
-    may belong to a decided batch.
+    one start of a query or job. If ``force`` is False, the command refuses, and aborts nothing, in
+    two cases:
+
+    - The commit log has the decision to commit the batch of one of the transactions.
+    - The run owns its key in the commit log: no later run of the query or job has taken over.
     """
     with operator_of(
         where, lambda: _check_run(prefix, run), as_json=confirmation.as_json
@@ -218,12 +225,13 @@ def sweep(
     force: bool,
 ) -> None:
     """Aborts the orphans of a prefix, after a confirmation. An orphan is an open transaction that
-    no decision in the commit log names, and whose run owns no key.
+    no decision in the commit log names, and whose run owns no key. A run is one start of a query or
+    job. A run owns its key until a later run takes over.
 
-    * ``run``: only transactions of this run are aborted. A run is one start of a query or job.
-    * ``older_than_ms``: only transactions that have been open for longer are aborted. This protects
-      a job that writes its first batch. The job is not in the commit log yet, so its transactions
-      look like orphans. If they are aborted, the job fails.
+    * ``run``: if given, only transactions of this run are aborted.
+    * ``older_than_ms``: if given, only transactions that have been open for longer are aborted.
+      This protects a job that writes its first batch. The job is not in the commit log yet, so its
+      transactions look like orphans. If they are aborted, the job fails.
     * ``force``: if True, transactions of a run that owns a key are also aborted.
     """
     with operator_of(
@@ -239,8 +247,8 @@ def resolve(
     """Ends a batch in the phase PARTIAL, after a confirmation. PARTIAL means that some transactions
     of the batch are committed, and others are lost.
 
-    If ``done`` is True, the batch counts as written, without the lost rows. Otherwise the query
-    writes the batch again, and the committed rows are duplicated.
+    If ``done`` is True, the batch counts as written, without the lost rows. If ``done`` is False,
+    the query writes the batch again, and the committed rows are duplicated.
     """
     with operator_of(where, lambda: check_key(key), as_json=confirmation.as_json) as operator:
         plan = operator.plan_resolve(key, batch, done=done, force=force)
@@ -297,12 +305,13 @@ def _reset(to: Connected, confirmation: Confirmation, key: str, *, force: bool) 
 
 
 def _unsettled(to: Connected, key: str) -> str:
-    """A text with the txnVersion of a step that a backfill has begun, and has not yet recorded as
-    written. Empty if there is no such step, or if ``key`` is not the key of a backfill's rows.
+    """A text with the txnVersion of a backfill's unfinished step. The backfill has begun this step,
+    and has not recorded that the rows of the step are written. The text is empty if there is no
+    such step, or if ``key`` does not belong to a backfill.
 
-    If there is such a step, ``key`` must not be forgotten. The step's process may have died after
-    it wrote the rows. Then only the state of ``key`` in the commit log shows that the rows are
-    written.
+    While a step is unfinished, ``key`` must not be forgotten. The process of the backfill may have
+    died after it wrote the rows. In this case, only the state of ``key`` in the commit log shows
+    that the rows are written.
     """
     prefix, _, name = key.partition(SEPARATOR)
     progress = ledger_to_read(to.client, to.log, prefix, name).progress() if name else None
@@ -312,8 +321,9 @@ def _unsettled(to: Connected, key: str) -> str:
 
 
 def _duplicates(key: str, report: KeyReport) -> str:
-    """A warning for the user: the rows that may be duplicated after a reset. For a job without
-    txnAppId: the job, if it is still running, can commit after the reset.
+    """A warning for the user before a reset, or an empty text. The warning names the batches whose
+    rows may be duplicated. For a job without txnAppId, the warning is only that the job can still
+    commit after the reset, if the job is running.
     """
     state = report.state
     if is_once(key, state.newest_run):
@@ -335,8 +345,8 @@ def _duplicates(key: str, report: KeyReport) -> str:
 def _forget(
     operator: Operator, confirmation: Confirmation, key: str, damage: CommitLogError
 ) -> None:
-    """Forgets the batches of a key of the commit log whose records can't be read. Asks for a
-    confirmation first. ``damage`` is the error of the read.
+    """Forgets the batches of ``key``, after a confirmation. The records of ``key`` in the commit
+    log can't be read. ``damage`` is the error of the read.
     """
     before: Json = {"command": "reset", "key": {"key": key, "error": damage.message}}
     if not confirmation.as_json:

@@ -4,8 +4,9 @@ This module has the names, arguments and help of the commands. ``txn_reads.py`` 
 ``txn_changes.py`` have the work of the commands. They are imported when a command runs, so that
 help and completion are fast.
 
-A command that changes something first shows the change. With ``--dry-run``, it then ends. With
-``--yes``, it makes the change. Otherwise it asks for a confirmation.
+A command that changes something first shows the change, and asks for a confirmation. With
+``--dry-run``, the command only shows the change. With ``--yes``, the command makes the change
+without a confirmation.
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ def blockers(
     - the consumer groups that wait at the last stable offset, or will reach it
 
     The transactions may belong to any client. The host of a client is not shown, because Kafka has
-    no API for it. With --older-than, only transactions that have been open for longer count.
+    no API for it. With --older-than, the command ignores transactions that have been open for a
+    shorter time.
 
     - Exit code 0: no transaction is open.
     - Exit code 1: the command failed.
@@ -209,9 +211,9 @@ def commit(
       PARTIAL.
     - The brokers no longer know the outcome of a transaction: the command fails.
 
-    The exit code is 0 if all rows of the batch are visible. It is also 0 if the command has read no
-    decision. In that case the state that was read may be old, because a broker that is cut off can
-    return an old state. The command may run while the query runs.
+    The exit code is 0 if all rows of the batch are visible. It is also 0 if the command has found
+    no decision for KEY in the commit log. But a broker that is cut off can return an old state of
+    the commit log, without the decision. You can run this command while the query runs.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -328,8 +330,9 @@ def resolve(
     """End a batch that is PARTIAL: some of its transactions are committed, others are lost.
 
     If transactions of the batch are still open, '--as done' commits them, and '--as replay' aborts
-    them. The command first shows the state that it has read. After you confirm, it reads the state
-    again, confirms it by a write, and refuses if the state has changed.
+    them. The command shows the state of the batch, and asks you to confirm. Then the command reads
+    the state again, and makes sure that no newer state exists. If the state has changed, the
+    command refuses.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
