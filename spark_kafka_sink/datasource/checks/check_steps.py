@@ -44,11 +44,11 @@ class Step:
 
 
 def step_of(name: str, check: Callable[[], Step], *, optional: bool = False) -> Iterator[Step]:
-    """Calls ``check``, and yields its result. If ``check`` raises an error, yields a failed result
-    for the step ``name``.
+    """Calls ``check``, and yields its result. If ``check`` raises an error, yields a result with
+    the state FAILED for the step ``name``.
 
-    ``optional`` is true if a write does not need this step. A timeout of an optional step is a
-    skipped result.
+    ``optional`` is True if a write does not need this step. After a timeout of an optional step,
+    the result has the state SKIPPED.
     """
     try:
         yield check()
@@ -59,12 +59,12 @@ def step_of(name: str, check: Callable[[], Step], *, optional: bool = False) -> 
 
 
 def ok(name: str, said: str) -> Step:
-    """An ok result: the condition of the step holds."""
+    """A result with the state OK: the condition of the step holds."""
     return Step(name, StepState.OK, said)
 
 
 def skipped(name: str, why: str) -> Step:
-    """A skipped result: the step does not apply, or can't be done."""
+    """A result with the state SKIPPED: the step does not apply, or can't be done."""
     return Step(name, StepState.SKIPPED, why)
 
 
@@ -73,34 +73,35 @@ NOT_REACHED: Final = "an earlier step failed"
 
 
 def not_reached(name: str) -> Step:
-    """A skipped result: an earlier step has failed."""
+    """A result with the state SKIPPED: an earlier step has failed."""
     return skipped(name, NOT_REACHED)
 
 
 def red(name: str, said: str, change: str, kind: Kind | ErrorCode) -> Step:
-    """A failed result: with this finding, every write will fail."""
+    """A result with the state FAILED: with this finding, every write will fail."""
     return Step(name, StepState.FAILED, said, change, kind.kp_code)
 
 
 def yellow(name: str, said: str, change: str, kind: Kind | ErrorCode) -> Step:
-    """A warning: a write may succeed, but the finding may cause problems."""
+    """A result with the state WARNING: a write may succeed, but the finding may cause problems."""
     return Step(name, StepState.WARNING, said, change, kind.kp_code)
 
 
 def failed(name: str, error: KafkaError) -> Step:
-    """A failed result, with the text of the error that the step raised."""
+    """A result with the state FAILED, and with the text of the error that the step raised."""
     code = error.kind.kp_code
     return red(name, error.message, error.hint or f"see kprod explain {code}", error.kind)
 
 
 def warned(name: str, warning: TopicWarning) -> Step:
-    """The result of a step that found ``warning``: a topic config that conflicts with the
-    producer's options. The result is failed if brokers may reject rows, and otherwise a warning.
+    """The result of a step that has found ``warning``, such as a topic config that conflicts with
+    the producer's options. If brokers may reject rows, the state of the result is FAILED. If
+    brokers accept the rows, the state is WARNING.
     """
     state = StepState.FAILED if warning.refuses else StepState.WARNING
     return replace(failed(name, warning.error), state=state)
 
 
 def no_response(name: str, error: KafkaError) -> Step:
-    """A skipped result: no broker has responded to the step's request."""
+    """A result with the state SKIPPED: no broker has responded to the step's request."""
     return skipped(name, f"no answer: {error.message}")

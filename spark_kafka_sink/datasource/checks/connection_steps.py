@@ -85,8 +85,8 @@ class Contact(NamedTuple):
 
 
 def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -> Contact:
-    """Connects to each bootstrap server, at most to the first 12. A server that can't be reached is
-    not an error here: one reachable server is enough for a write.
+    """Connects to the bootstrap servers, at most to the first 12. A server that can't be reached is
+    not an error here, because one reachable server is enough for a write.
     """
     found: list[Reached] = []
     limit_ms = min(timeout_ms, _ANSWER_MS)
@@ -107,8 +107,8 @@ def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) 
     """Yields the results of the stages of the connection to ``made.best``: host name, TCP, TLS and
     SASL. Ends after a failed stage.
 
-    The last stage, API, is the first request and its response. Its result is yielded here only
-    after a timeout. Otherwise :func:`answered` yields it.
+    The last stage, API, is the first request and its response. If this stage had a timeout, its
+    result is yielded here. In all other cases, :func:`answered` yields the result of this stage.
     """
     reached, protocol = made.best, producer.security_protocol
     for stage in Stage:
@@ -123,7 +123,8 @@ def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) 
 
 def _reached(made: Contact, stage: Stage, said: str, producer: ProducerConfig) -> Step:
     """The result of a stage that ``made.best`` has passed. ``said`` is the text of the result. If
-    other bootstrap servers have failed in this stage, the result is a warning that also lists them.
+    other bootstrap servers have failed in this stage, the state is WARNING, and the text also lists
+    these servers.
     """
     others = [one for one in made.failed if one.failed is stage]
     if not others:
@@ -228,8 +229,9 @@ def _no_login(reached: Reached, protocol: str) -> Step:
 def brokers(admin: AdminClient, probe: ConnectionProbe, cluster: Cluster, timeout_ms: int) -> Step:
     """Connects to the advertised addresses of up to 12 brokers, as the tasks' producers do.
 
-    The result is failed if a broker can't be reached. If all unreachable brokers disappear from the
-    cluster's metadata during the check, they are dead, and the result is only a warning.
+    If a broker can't be reached, the state of the result is FAILED. The state is only WARNING if
+    the unreachable brokers are dead: other brokers can be reached, and every unreachable broker
+    leaves the cluster's metadata during the check.
     """
     limit_ms = min(timeout_ms, _ANSWER_MS)
     nodes = cluster.node_list()[:_MOST_ADDRESSES]
@@ -288,11 +290,13 @@ def _unreachable(
 def _without_dead(
     admin: AdminClient, probe: ConnectionProbe, found: Mapping[Node, Reached], timeout_ms: int
 ) -> tuple[Mapping[Node, Reached], Mapping[Node, Reached]]:
-    """Splits ``found``, the unreachable brokers, into two maps: the brokers that are still in the
-    cluster's metadata, and the dead brokers, which have left the metadata.
+    """Splits the unreachable brokers ``found`` into two maps: the brokers that are still in the
+    cluster's metadata, and the dead brokers, which have left the metadata. A broker that becomes
+    reachable during the check is in neither map.
 
-    Waits until all of them have left the metadata, but at most 12 s or ``timeout_ms``. The cluster
-    needs some seconds to notice a dead broker. A living broker with a wrong advertised address
+    The cluster needs some seconds to notice a dead broker. So the metadata are requested again and
+    again for 12 s, or for ``timeout_ms`` if that is shorter. The check ends earlier if all
+    unreachable brokers have left the metadata. A living broker with a wrong advertised address
     stays in the metadata.
     """
     deadline_ms, attempts = admin.deadline(min(timeout_ms, _DEATH_MS)), 0

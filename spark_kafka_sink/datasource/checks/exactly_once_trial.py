@@ -98,10 +98,11 @@ _NOT_HERE: Final = "use deliveryGuarantee=at-least-once here, or turn to the ser
 def trial_steps(
     client: TransactionClient, config: SinkConfig, timeout_ms: int
 ) -> Generator[Step, None, None]:
-    """Yields the results of a trial until a step fails, and finally the result of the clean-up.
+    """Yields the results of a trial until a step fails or is skipped. Then yields the result of the
+    clean-up, which removes the topic of the trial.
 
-    The caller must close the generator, because closing it removes the topic of the trial, even
-    after Ctrl-C.
+    The caller must always close the generator. If the caller stops early, for example after Ctrl-C,
+    the call of ``close`` runs the clean-up.
     """
     trial = _Trial(client, config, timeout_ms)
     try:
@@ -403,8 +404,8 @@ class _Trial:
         return FetchedPartition.of(request, response)
 
     def _not_listed(self) -> Iterator[str]:
-        """Yields a text if ListTransactions does not show the open transaction of the trial.
-        Otherwise yields nothing.
+        """Yields a text if ListTransactions does not show the open transaction of the trial. If
+        ListTransactions shows the transaction, yields nothing.
 
         The sweep needs ListTransactions to find the transactions of a dead driver.
         """
@@ -455,7 +456,7 @@ def _deletion(topic: str) -> str:
 
 
 def delete_topics(client: AdminClient, topics: Sequence[str], deadline_ms: int) -> None:
-    """Deletes ``topics``. A topic that does not exist counts as deleted. Raises the error of the
+    """Deletes ``topics``. A topic that does not exist is not an error. Raises the error of the
     first topic that can't be deleted.
     """
 
@@ -472,8 +473,8 @@ def delete_topics(client: AdminClient, topics: Sequence[str], deadline_ms: int) 
 
 
 def _if_permitted(name: str, check: Callable[[], Step]) -> Step:
-    """Runs ``check``. If the principal lacks a right, the step is skipped and not failed, because
-    only the trial needs that right.
+    """Runs ``check``. If the principal lacks a right for the check, the state of the result is
+    SKIPPED. A write does not need this right.
     """
     try:
         return check()

@@ -78,8 +78,8 @@ class TopicWarning:
     """A topic config, ``setting``, that conflicts with the producer's options or with this
     machine's clock.
 
-    ``error`` has the text of the warning, and is not raised. ``refuses`` is true if brokers may
-    reject rows. Otherwise brokers accept the rows with a disadvantage, such as a second
+    ``error`` has the text of the warning, and is not raised. ``refuses`` is True if brokers may
+    reject rows. If it is False, brokers accept the rows, but with a disadvantage such as a second
     compression.
     """
 
@@ -95,11 +95,14 @@ def check_topics(
     and timestamps. A topic is missing in the result if the principal may not read its configs.
 
     * Raises AuthorizationError if the principal may not write to one of ``topics``. With
-      exactly-once, this also applies to an existing commit log.
-    * Logs a warning, once per process, for each config that conflicts with the producer's options,
-      or that may lead to the rejection of a report.
-    * Skips a check if brokers don't support or don't allow its request. If a write can't work, the
-      tasks raise the error.
+      exactly-once, the commit log's topic is also checked, if it exists.
+    * For the topic of the option ``topic``, logs a warning for each config that conflicts with the
+      producer's options.
+    * For the topic of the option ``reportTopic``, logs a warning if brokers may reject a large
+      report about a write.
+
+    Each warning is logged once per process. A check is skipped if its request fails, for example
+    because brokers don't support the request. If a write can't work, the tasks raise the error.
     """
     written = {*topics, *([config.commit_log_topic] if config.is_exactly_once else ())}
     limit_ms = min(timeout_ms, CHECK_MS)
@@ -286,8 +289,8 @@ def _size_warnings(config: ProducerConfig, topic: str, largest: int) -> Iterator
 def report_warnings(
     report_topic: str, settings: Mapping[str, str | None]
 ) -> Iterator[TopicWarning]:
-    """Yields a warning for each config of the report topic that may lead to the rejection of a
-    report.
+    """Yields a warning for a config of the report topic that is too small for a large report about
+    a write. Brokers may reject such a report.
     """
     largest = settings.get(LARGEST) or ""
     if largest.isdecimal() and int(largest) < MAX_JSON_BYTES + _AROUND_A_REPORT:
@@ -303,11 +306,11 @@ def report_warnings(
 def clock_warning(
     topic: str | None, settings: Mapping[str, str | None], found: ClockDifference
 ) -> TopicWarning | None:
-    """Returns a warning if this machine's clock is wrong, and otherwise None. ``found`` is its
-    difference from the active controller's clock.
+    """Compares this machine's clock with the active controller's clock. ``found`` is the difference
+    between both clocks. Returns a warning in two cases, and None in all other cases:
 
-    It is wrong if the topic's limits for timestamps would reject rows, or if the clocks differ by
-    more than a minute.
+    * The difference exceeds a limit of the topic for timestamps, so brokers would reject rows.
+    * The difference is more than a minute.
     """
     # A row without a timestamp gets the time of this machine. The partition's leader compares it
     # with its own clock. Leaders don't report their time, so the controller's clock stands for

@@ -113,8 +113,8 @@ def report_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -
 
 def progress_topic_step(admin: AdminClient, config: SinkConfig, timeout_ms: int) -> Step:
     """Checks that the topic of the option ``progressTopic`` exists, and that the principal may
-    write to it. Otherwise the result is only a warning: rows are written, but their progress is not
-    shown.
+    write to it. If the check fails, the state of the result is only WARNING: rows are written, but
+    their progress is not shown.
     """
     topic = config.progress_topic
     if topic is None:
@@ -150,8 +150,8 @@ def settings_if_there(admin: AdminClient, topic: str | None, timeout_ms: int) ->
 
 
 def _absent(admin: AdminClient, name: str, topic: str, error: KafkaError, timeout_ms: int) -> Step:
-    """The result for a topic that does not exist. It is a warning if brokers create topics
-    automatically, and otherwise a failed result.
+    """The result for a topic that does not exist. If brokers create topics automatically, the state
+    of the result is WARNING. If not, the state is FAILED.
     """
     absent = error.kind is Kind.TOPIC_NOT_PRESENT
     if not absent or _broker_config(admin, _AUTO_CREATE, timeout_ms) != "true":
@@ -183,11 +183,11 @@ def _broker_config(admin: AdminClient, name: str, timeout_ms: int) -> str | None
 def _settings(
     admin: AdminClient, topic: str, timeout_ms: int
 ) -> tuple[Settings, Callable[[str], Step]]:
-    """Reads the configs of a topic. Returns the configs, and a function for steps that lack a
-    config.
+    """Reads the configs of a topic. Returns two items:
 
-    The configs are None if the request failed, and empty if the principal may not read them. The
-    function takes the name of a step, and returns a skipped result with the reason.
+    * the configs: None if the request failed, and empty if the principal may not read them.
+    * a function for a step whose config is missing in the first item. The function takes the name
+      of the step, and returns a result with the state SKIPPED and the reason.
     """
     try:
         found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
@@ -231,9 +231,9 @@ def _replicas(
     """Checks that enough replicas of the topic are in sync. If a partition has fewer in-sync
     replicas than min.insync.replicas, writes with acks=all fail (NOT_ENOUGH_REPLICAS).
 
-    ``settings`` are the topic's configs. If they are empty, min.insync.replicas is unknown. The
-    result is then a warning if a replica is out of sync, and otherwise ``unknown``, a skipped
-    result.
+    ``settings`` are the topic's configs. If they are empty, min.insync.replicas is unknown. In this
+    case, the state of the result is WARNING if a replica is out of sync. If all replicas are in
+    sync, the result is ``unknown``, which has the state SKIPPED.
     """
     rows = in_sync_of(admin, topic, settings)
     lacking = [f"{p} ({n} of {of})" for p, n, of, _ in rows if n < of]
@@ -273,8 +273,8 @@ def _below(config: SinkConfig, said: str) -> Step:
 
 
 def _at_risk(admin: AdminClient, topic: TopicMetadata, lacking: list[str], risk: str) -> Step:
-    """A warning about the replicas of the topic. ``lacking`` describes the partitions that have
-    replicas out of sync. ``risk`` describes the consequence if one more broker stops, or is empty
+    """A warning about the replicas of the topic. ``lacking`` describes the partitions with replicas
+    that are out of sync. ``risk`` describes the consequence if one more broker stops, or is empty
     if there would be no consequence.
     """
     said, change = risk, f"give the topic more replicas than {LEAST_IN_SYNC}"
