@@ -77,14 +77,15 @@ class Instrument:
         ``a[].b``   the field ``b`` of each object in the list ``a``; each gives a value
         empty       the value of each document is 1
 
-    - If ``field`` has an object of numbers, each number gives a value.
-    - ``label_field`` is the field with the value of ``label``. If ``field`` is ``a[].b``, it is
-      another field of the objects in ``a``. If it is empty, the label's value is the name of the
-      number in the object of numbers.
+    - ``label_field`` is the field with the value of ``label``. If ``field`` is ``a[].b``,
+      ``label_field`` is another field of the objects in ``a``.
+    - If ``field`` has an object of numbers, such as ``{"input": 3, "memory": 5}``, each number
+      gives a value. The value of ``label`` is the key of the number: ``input`` or ``memory``. In
+      this case, ``label_field`` is empty.
     - ``scale`` is a factor that converts a value to ``unit``.
     - ``bounds`` are the upper bounds of a histogram's buckets, before the conversion by ``scale``.
-      If ``field`` has a list of numbers, they are the counts of these buckets. The last number is
-      the count of the values above the last bound.
+      If ``field`` has a list of numbers, the numbers are the counts of these buckets. The last
+      number is the count of the values above the last bound.
     """
 
     name: str

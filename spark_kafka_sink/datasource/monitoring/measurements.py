@@ -164,12 +164,15 @@ def query_of(document: Document) -> str:
 
 @dataclass(slots=True)
 class Metrics:
-    """Passes the values of reports and of Spark's progress to the metrics libraries, with a limited
-    number of label values. Thread-safe, if the libraries are: a lock guards the label values.
+    """Passes the values of reports and of Spark's progress to the metrics libraries. Thread-safe if
+    the libraries are thread-safe.
+
+    A label can have at most 100 different values. All further values are replaced by ``other``.
     """
 
     libraries: tuple[MetricsLibrary, ...]
     _seen: dict[str, set[str]] = field(default_factory=dict)
+    # The lock guards _seen.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def report(self, document: Document, query: str) -> None:

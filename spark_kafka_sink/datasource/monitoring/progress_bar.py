@@ -58,7 +58,7 @@ def show_progress(
     Anywhere else there is no bar, and no figures are requested. The bar works with classic and
     Connect sessions.
 
-    In a terminal, the extra ``progress`` must be installed. Otherwise, raises ImportError.
+    In a terminal, raises ImportError if the extra ``progress`` is not installed.
     """
     display = _display(file or sys.stderr)
     if display is None:
@@ -139,7 +139,9 @@ def _rows_of(spark: SparkSession, options: Mapping[str, str] | None) -> RunningW
 
 
 def _tasks_of(spark: SparkSession) -> Callable[[], Share]:
-    """A function that returns the numbers of finished and of all tasks of Spark's active stages."""
+    """Returns a function that counts the tasks in Spark's active stages. The function returns the
+    number of finished tasks, and the number of all tasks.
+    """
     try:
         tracker = spark.sparkContext.statusTracker()
     except Exception:  # noqa: BLE001 - Connect has no context
@@ -154,8 +156,9 @@ def _tasks_of(spark: SparkSession) -> Callable[[], Share]:
 
 
 class _ConnectTasks:
-    """The numbers of finished and of all tasks of the active stages, over Spark Connect. Spark
-    passes the numbers to a progress handler of the session while an operation runs.
+    """A callable that counts the tasks in Spark's active stages, with Spark Connect. The result is
+    the number of finished tasks, and the number of all tasks. Spark passes both numbers to a
+    progress handler of the session while an operation runs.
     """
 
     def __init__(self, spark: SparkSession) -> None:

@@ -172,8 +172,8 @@ class RunningWrites:
                 del self._writes[key]
 
     def _so_far(self, query: str, now: float) -> RunningWrite:
-        """The sums of the figures of all running writes of a query. Concurrent batch jobs have one
-        label ``query``, so the result is the sum over these jobs.
+        """The figures of all running writes of a query, added up. All batch jobs of the application
+        count as one query with the name ``batch``.
         """
         keys = [key for key in self._writes if key[0] == query]
         came = [one for key in keys for one in self._writes[key].values()]

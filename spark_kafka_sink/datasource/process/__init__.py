@@ -4,15 +4,15 @@ The files of this folder write no rows and open no connections:
 
 ==================  ==================================================================
 active_session      makes a Spark session active for a call
-asked_of_driver     a request to the driver, answered by the data source's schema
+asked_of_driver     requests to the driver, with the answer in a data source's schema
 calling_query       the streaming query that has called a foreachBatch function
 driver_identity     a token of the Spark driver that this process belongs to
-connect_function    a hint for a function that does not start over Spark Connect
+connect_function    a hint for a foreachBatch function that Spark Connect can't start
 package_digest      the digest of the package, which tasks and driver compare
 spark_needed        the error of a process whose PySpark is missing or too old
 plain_errors        errors as one line, without a traceback
 process_logging     loggers in a process that Spark has not configured
-worker_heap         keeps imported modules out of a worker's garbage collections
+worker_heap         excludes imported modules from a worker's garbage collections
 worker_memory       the error of a worker that reaches Spark's memory limit
 ==================  ==================================================================
 """

@@ -1,9 +1,10 @@
-"""Sends a request from the user's process to the driver, which answers in a data source's schema.
+"""Sends requests from the user's process to the driver, and the answers back.
 
-The user's process may be a Connect client on another machine, which may not reach the brokers. But
-it can request the schema of a data source, and the driver computes that schema. So the driver puts
-its answer into the metadata of a column of the schema. The request needs no task, and so no free
-slot. It works while a commit runs.
+The user's process may be a Connect client on a machine that can't reach the brokers. The driver can
+reach the brokers. So the user's process requests the schema of a data source, with its request in
+the options. The driver computes the schema, and puts the answer into the metadata of a column.
+Spark starts no task for a schema, so a request is answered even while all slots of the executors
+are busy.
 
 - For an answer that is never an error, the driver calls :func:`schema_with_answer`, and the user's
   process calls :func:`answer_of_driver`.
@@ -36,8 +37,9 @@ _ANSWER, _TYPE, _MESSAGE, _HINT, _KIND = "answer", "type", "message", "hint", "k
 def answer_of_driver(
     spark: SparkSession, options: Mapping[str, str | float | bool]
 ) -> Mapping[str, str] | None:
-    """Sends a request to the driver, as ``options`` of a read with the format ``kprod``. Returns
-    the fields of the answer, or None if the driver's package is too old for this request.
+    """Sends a request to the driver. Returns the fields of the answer, or None if the driver's
+    package is too old for this request. ``options`` contain the request. They are passed as the
+    options of a read with the format ``kprod``.
     """
     with active_session(spark):
         schema = spark.read.format(FORMAT).options(**options).load().schema
@@ -52,11 +54,12 @@ def schema_with_answer(answer: Mapping[str, str]) -> StructType:
 def text_or_error(
     spark: SparkSession, options: Mapping[str, str | float | bool], function: str
 ) -> str:
-    """Sends a request to the driver, which answers with :func:`schema_with_text`. Returns the
-    answer's text. If the answer is an error, raises this error.
+    """Sends a request to the driver, which answers with :func:`schema_with_text`. Returns the text
+    of the answer. If the answer is an error, raises this error.
 
-    Raises ConfigError if the driver's package is too old for the request. The message of this error
-    contains ``function``, the name of the user's function that sends the request.
+    Raises ConfigError if the driver's package is too old for the request. The message of the
+    ConfigError contains ``function``: the name of the public function that needs the answer, such
+    as ``backfill``.
     """
     found = answer_of_driver(spark, options)
     if found is None:

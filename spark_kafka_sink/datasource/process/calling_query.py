@@ -4,11 +4,11 @@
   user's session, and the DataFrames of a micro-batch have this clone as their session, in every
   thread.
 - If the user writes a DataFrame of another session, Spark's local properties may identify the
-  query. Spark sets them only on the stream's own thread. A thread of a pool may have properties of
-  another query or of an earlier micro-batch. So the properties count only if they name the
-  micro-batch that is written.
-- With Spark Connect, the run of the query is the Python process. The server starts a process for
-  each run of a query, and passes no id to it.
+  query. Spark sets the properties only on the stream's own thread. A thread of a pool may have
+  properties of another query or of an earlier micro-batch. So the properties count only if they
+  name the micro-batch that is written.
+- With Spark Connect, the server starts a new Python process for each run of a query, and passes no
+  id to the process. So the process creates a random id for the run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Adds a hint to Spark's error if a foreachBatch function does not start over Spark Connect.
+"""Adds a hint to Spark's error if Spark Connect can't start a foreachBatch function.
 
-Over Connect the function runs in a Python process on the server, and this process creates its own
+Over Connect, the function runs in a Python process on the server, and this process creates its own
 Connect session. If pandas or grpc is missing on the server, the process ends at its first import.
 Ten seconds later, the client only gets "Python worker failed to connect back".
 """

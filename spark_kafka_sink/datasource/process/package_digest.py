@@ -44,9 +44,9 @@ def package_digest() -> str:
 
 
 def digest_as_built(root: Path, record: Path) -> str | None:
-    """The digest of the package that the build has added to the wheel. ``root`` is the directory of
-    the package, and ``record`` is the wheel's RECORD file, which an installer writes last. Returns
-    None in these cases:
+    """Reads the digest of the package that was computed at the build of the wheel. ``root`` is the
+    directory of the package, and ``record`` is the wheel's RECORD file, which an installer writes
+    last. Returns None in these cases:
 
     - The package was not installed from a wheel.
     - The names or sizes of the files differ from the wheel.

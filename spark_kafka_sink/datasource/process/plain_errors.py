@@ -5,10 +5,12 @@ each log. The message of an error of this package already has the cause, the pla
 So these errors are raised without a traceback and without ``__cause__``. At DEBUG, the removed
 traceback is logged.
 
-The frames of Spark's worker are hidden as well, like with Spark's setting
+The frames of Spark's worker are also hidden, as with Spark's setting
 ``spark.sql.execution.pyspark.udf.hideTraceback.enabled``. A bug keeps its traceback and its cause
-(:func:`_is_bug`). If memory is exhausted under a limit of Spark, the error names Spark's setting
-(``worker_memory``).
+(:func:`_is_bug`).
+
+If a process has reached the memory limit that Spark sets, the error names the Spark setting with
+this limit. The module ``worker_memory`` creates this error.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def without_traceback(method: Callable[P, R]) -> Callable[P, R]:
 
     - An error of this package is raised without a traceback. A bug keeps its traceback
       (:func:`_is_bug`).
-    - If memory is exhausted under a limit of Spark, an error that names Spark's setting is raised.
+    - If the process has reached the memory limit that Spark sets, the raised error names the Spark
+      setting with this limit.
     """
 
     @functools.wraps(method)

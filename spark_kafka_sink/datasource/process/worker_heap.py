@@ -1,9 +1,10 @@
-"""Keeps the imported modules of a Python worker out of the worker's garbage collections.
+"""Excludes the imported modules of a Python worker from the worker's garbage collections.
 
 Spark's daemon runs a full garbage collection in a worker after each task, plan and commit. The
-collection visits every object of every module, which takes 16 ms of CPU with pyspark, Arrow and
-this package. A small task takes less. So this module calls ``gc.freeze`` at the end of the first
-two pieces of work of a worker process. In another process, such as the user's own, it does nothing.
+collection visits every object of every module. With pyspark, Arrow and this package, a collection
+takes 16 ms of CPU, which is longer than a small task. So this module calls ``gc.freeze`` at the end
+of the first two tasks, plans or commits of a worker process. In any other process, such as the
+user's own, the module does nothing.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ _heap = ProcessLocal(_Heap)
 
 
 def freeze_modules() -> bool:
-    """Keeps the objects that this worker has now out of later garbage collections. Called at the
-    end of each task, plan and commit: only the first two calls freeze. Returns whether this process
-    is a worker of Spark.
+    """Excludes all current objects of this worker from later garbage collections. Called at the end
+    of each task, plan and commit. Only the first two calls in a worker have an effect. Returns
+    whether this process is a worker of Spark.
     """
     heap = _heap()
     heap.freeze()

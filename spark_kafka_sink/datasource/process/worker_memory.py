@@ -35,15 +35,14 @@ _OF_PLANNER = "PYSPARK_PLANNER_MEMORY_MB"
 
 
 def memory_error(error: BaseException) -> KafkaError | None:
-    """Returns the error to raise in place of ``error``, if ``error`` means that memory is
-    exhausted:
+    """Returns the error to raise in place of ``error``, if ``error`` shows that this process has
+    reached the memory limit that Spark sets. Returns None if Spark sets no limit, or if ``error``
+    has another cause.
 
     - In a task, the result is a DeliveryError, so that Spark may run the task again.
-    - In a process that plans or commits, the result is a KafkaError.
-
-    Returns None for any other error, and if Spark does not limit the address space of this process.
-    In a process that plans or commits, also returns None for a KafkaError, so that this error is
-    kept.
+    - In a process that plans or commits, the result is a KafkaError. If ``error`` is already a
+      KafkaError, the result is None, because the text of ``error`` about transactions must not be
+      lost.
     """
     plans = _OF_PLANNER in os.environ
     if sys.platform == "win32" or (plans and isinstance(error, KafkaError)):

@@ -14,7 +14,7 @@ audit               ``audit``: compares a report with the rows in Kafka
 audit_verdict       the result of that comparison for each partition
 log_line            a report as a line of the driver's log
 destinations        the registry of destinations
-waits               a sentence about a failure, or the longest wait
+waits               a short text about a write: its failure, or its longest wait
 ==================  ==================================================================
 
 These files never decide whether a batch is committed. If a report can't be delivered, a warning is

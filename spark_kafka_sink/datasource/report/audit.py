@@ -290,9 +290,10 @@ class _Topic:
     def _with_neighbours(
         self, there: Sequence[PartitionClaim], counts: list[RangeCount]
     ) -> list[RangeCount]:
-        """Counts the rows of each range that lacks rows again, in a larger range with more offsets
-        before and after it. Some rows of the write may be just outside the original range, because
-        their offsets are not known.
+        """If a range has fewer rows than the report claims, counts its rows a second time, in a
+        larger range with more offsets before and after. Some rows of the write may be just outside
+        the original range, because their offsets are not known. Returns the counts of all ranges,
+        with the second counts in place of the first ones.
         """
         reader = PartitionReader(self.client, "", "READ on the topic")
         longer: dict[int, RangeCount] = {}

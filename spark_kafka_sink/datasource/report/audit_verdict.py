@@ -125,8 +125,8 @@ def verdict_of(
     """The verdict on a partition that was read as a whole, and the reason for the verdict.
     ``settings`` are the topic's configs. They are empty if unknown.
 
-    A report may lack the number of rows of each partition. Then a range that was read to its end
-    gets the verdict COUNTED, and the caller must compare the rows of the whole topic.
+    If the report does not have the number of rows of each partition, a range that was read to its
+    end gets the verdict COUNTED. The caller must then compare the rows of the whole topic.
     """
     if claims.of_nothing:
         return _of_nothing(claims, found)
@@ -159,8 +159,9 @@ def _compacted(settings: Mapping[str, str | None]) -> bool:
 
 
 def explained_gaps(gaps: int, settings: Mapping[str, str | None]) -> int:
-    """The number of offsets without a record that compaction may have removed: ``gaps`` if the
-    topic is compacted or its configs are unknown, otherwise 0.
+    """The number of offsets without a record that compaction may have removed. If the topic is
+    compacted, or if its configs are unknown, the result is ``gaps``. For any other topic, the
+    result is 0.
     """
     return gaps if _compacted(settings) or not settings else 0
 
@@ -183,11 +184,13 @@ def _damage(found: RangeCount) -> str:
 def _not_in_sequence(
     claims: Claims, found: RangeCount, missing: int, settings: Mapping[str, str | None]
 ) -> tuple[AuditVerdict, str] | None:
-    """The verdict on a partition if one of these is found, and otherwise None:
+    """The verdict on a partition and its reason, in three cases:
 
-    - The missing rows may be rows whose offset is not known.
+    - Rows are missing, but the missing rows may be the report's rows with an unknown offset.
     - A batch is in the log twice.
     - The sequence numbers of the batches have a gap that compaction does not explain.
+
+    In all other cases, the result is None.
     """
     if 0 < missing <= claims.rows_without_offset:
         return AuditVerdict.UNCLEAR, _NOT_FOUND
@@ -259,8 +262,8 @@ def _surplus(claims: Claims, more: int) -> tuple[AuditVerdict, str]:
 
 
 def by_compaction(gaps: int, settings: Mapping[str, str | None]) -> tuple[AuditVerdict, str]:
-    """The verdict on a partition whose missing rows compaction may have removed, and the reason for
-    the verdict. ``gaps`` is the number of offsets without a record.
+    """The verdict on a partition and its reason, if compaction may have removed the missing rows.
+    ``gaps`` is the number of offsets without a record.
     """
     if not settings:
         return AuditVerdict.UNCLEAR, f"{gaps} offsets have no record, {_SETTINGS_UNKNOWN}"

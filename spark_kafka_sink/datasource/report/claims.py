@@ -96,10 +96,10 @@ class Claims:
         """The number of rows in partitions that the report does not list. 0 if this number is
         unknown.
 
-        The rows that the report does list are subtracted from the number of all rows:
-
-        - the rows of the listed partitions, if the report has the number of rows of each partition
-        - otherwise all rows of the topics that have a listed partition
+        The result is the number of all rows minus the number of listed rows. If the report has the
+        number of rows of each listed partition, the listed rows are the rows of these partitions.
+        If the report does not have these numbers, the listed rows are all rows of the topics with a
+        listed partition.
         """
         if self.of_nothing:
             return 0

@@ -147,9 +147,9 @@ class FailedAttempts:
     @property
     def begun_ms(self) -> int | None:
         """The time when the batch was planned, in milliseconds since the epoch. None if this time
-        is unknown. It is the modification time of the batch's directories, which :meth:`begin`
-        creates at planning.
+        is unknown.
         """
+        # begin() creates the directories at planning, and _add keeps their modification time.
         return min((begun_ms for _, begun_ms in self._ours()), default=None)
 
     def left(self, batch_id: int | None) -> list[WriteReport]:

@@ -44,15 +44,15 @@ def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | 
     """Returns the last report of a streaming query, or of a session's application.
 
     - For a streaming query, this is the report of its last batch.
-    - For a session, it is the report of the application's last write. Over Spark Connect, the
+    - For a session, this is the report of the application's last write. Over Spark Connect, the
       application is the server with all its sessions.
 
     Returns None if there is no report yet: ``kprod`` wrote nothing, or the first write is still
     running. The function works with classic and Connect sessions. Its request to the driver takes
     some tens of milliseconds, and starts no job.
 
-    If no task of a micro-batch finished, its report does not name a query. It then counts as a
-    report of the query in the previous report with the same options.
+    If no task of a micro-batch finished, the report of the micro-batch does not name its query. The
+    driver assigns this report to the query of the previous report with the same options.
 
     Raises NoReportsKeptError if the driver keeps no reports that this version can read.
     """

@@ -23,9 +23,9 @@ from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 
 def check_report_path(path: str) -> None:
-    """Raises ConfigError if ``path`` is something else than a file or a directory, or if the
-    operator's allow list does not permit the path. Call this function before a row is written. A
-    missing directory is no error here: :func:`lacks` finds it.
+    """Raises ConfigError if ``path`` is neither a file nor a directory, or if the operator's allow
+    list does not permit the path. Call this function before a row is written. A path that does not
+    exist is not an error here. :func:`lacks` checks whether the directory exists.
     """
     allow_lists.check_report_path(path)
     try:
@@ -61,8 +61,8 @@ def write_report_file(path: str, report: WriteReport) -> None:
     """Writes a report to ``path``. Raises ConfigError if this fails.
 
     - If ``path`` is a directory, adds a file with the report to the directory.
-    - Otherwise appends the report to the file as a line of JSON. So a stream adds a line for every
-      micro-batch, and an hourly job keeps its history in one file.
+    - If ``path`` is a file, appends the report to the file as a line of JSON. So a stream adds a
+      line for every micro-batch, and an hourly job keeps its history in one file.
     """
     allow_lists.check_report_path(path)
     line = (report.json() + "\n").encode()

@@ -315,13 +315,13 @@ _UNTOLD = ErrorReport(
 
 
 def _ends_the_batch(attempt: WriteReport) -> tuple[int, bool]:
-    """A sort key for the failed attempts of a batch. The attempt that caused the end of the batch
-    has the greatest key.
+    """A sort key for the attempts that did not succeed. Each attempt has raised an error, or Spark
+    has stopped it. The attempt that caused the end of the batch has the greatest key.
 
     1. An attempt with a greater attempt number has a greater key. Spark ends a batch after the last
        allowed attempt of a task.
-    2. Of two attempts with the same number, a failed attempt has a greater key than a stopped
-       attempt. Spark stops the other tasks after the end of the batch.
+    2. Of two attempts with the same number, the attempt that Spark has stopped has the smaller key.
+       Spark stops the other tasks after the end of the batch.
     """
     number = 0 if attempt.slowest_task is None else attempt.slowest_task.attempt
     code = None if attempt.error is None else attempt.error.code

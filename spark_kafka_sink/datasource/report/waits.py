@@ -1,4 +1,5 @@
-"""Describes the cause of a failure, or the longest wait of the tasks, in a short text for a report.
+"""Describes a write in a short text for a report: the cause of a failure, or the longest wait of
+the tasks.
 
 The table :data:`WAITS` has the fields of a report that contain waits, and advice for each wait.
 """
@@ -33,9 +34,9 @@ WAITS: Final = {
 
 
 def explained(report: Mapping[str, object]) -> str:
-    """Describes a write in a short text. ``report`` is a report's JSON as a dictionary. After a
-    failure, the text has the cause and the remedy. For a successful write, it has the longest wait
-    of the tasks.
+    """Describes a write in a short text. ``report`` is a report's JSON as a dictionary. If the
+    write failed, the text has the cause and the remedy. If the write succeeded, the text has the
+    longest wait of the tasks, and names the places to look for the cause of this wait.
     """
     error = report.get("error")
     if not isinstance(error, Mapping):

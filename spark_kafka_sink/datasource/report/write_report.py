@@ -6,8 +6,8 @@ JSON Schema (``write_report.schema.json`` in this folder) and docs/reports.md ar
 these descriptions. ``report_of_batch.py`` computes the values, and ``destinations.py`` delivers the
 report.
 
-No field has data of a row or a secret. Version 1 may get new fields. Removing a field, or changing
-its meaning, needs version 2.
+No field contains a secret, and no field contains data of a row. Version 1 may get new fields.
+Removing a field, or changing its meaning, needs version 2.
 """
 
 from __future__ import annotations
@@ -566,8 +566,9 @@ class WriteReport:
         return max(self.brokers, key=lambda one: one.mean_latency_ms, default=None)
 
     def explain(self) -> str:
-        """Describes the write in a short text. After a failure, the text has the cause and the
-        remedy. Otherwise it has the longest wait of the tasks, and where to look for the reason.
+        """Describes the write in a short text. If the write failed, the text has the cause and the
+        remedy. If the write succeeded, the text has the longest wait of the tasks, and names the
+        places to look for the cause of this wait.
         """
         return explained(json.loads(self.json()))
 
