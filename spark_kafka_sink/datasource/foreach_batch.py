@@ -130,9 +130,10 @@ def foreach_batch(name: str, **options: OptionText) -> ForeachBatch:
     * Keep the name after a restart.
     * Use a new name for a new checkpoint, because its batch ids begin at 0 again.
 
-    ``options`` are the options of the sink. If a micro-batch runs again, the sink compares it with
-    its first run. With the query's checkpointLocation in ``options``, it compares the offsets of
-    the sources. Otherwise it compares the numbers of rows and bytes.
+    ``options`` are the options of the sink. If a micro-batch runs again, the sink compares the new
+    run with the first run. If ``options`` contain the query's checkpointLocation, the sink compares
+    the offsets of the sources. Without checkpointLocation, the sink compares the numbers of rows
+    and bytes.
 
     The returned function also supports the output modes update and complete, which Spark does not
     support for Python sinks. You can call it in your own foreachBatch function, from threads, and
@@ -190,7 +191,8 @@ class Transaction:
 
         * The transaction has ended: IllegalStateError.
         * An earlier write has failed: CommitError.
-        * An option can't differ between the writes of a transaction: ConfigError.
+        * ``options`` change an option that must be the same for all writes of the transaction:
+          ConfigError.
         """
         with self._counted():
             _check("transaction", options)
@@ -362,8 +364,9 @@ def transaction(name: str, batch_id: int, **options: OptionText) -> Iterator[Tra
 
 
 class _MicroBatch:
-    """A micro-batch that ``foreach_batch`` or ``transaction`` writes under a name. Finds the key of
-    the name in the commit log, the run id, and the source offsets of the micro-batch.
+    """A micro-batch that ``foreach_batch`` or ``transaction`` writes under a name. This class finds
+    three facts about the micro-batch: the write's key in the commit log, the run id, and the source
+    offsets.
     """
 
     def __init__(self, name: str, number: int, options: Mapping[str, OptionText]) -> None:
@@ -378,7 +381,8 @@ class _MicroBatch:
 
     def check(self, written: Written, *, whole: bool) -> None:
         """Raises ConfigError if this process has written other DataFrames under this name and batch
-        id. The new write would count as a replay of the earlier write, and its rows would be lost.
+        id. Without this error, the sink would take the new write for a repetition of the earlier
+        write, and would not write the new rows.
 
         ``written`` describes the DataFrames of the new write. ``whole`` is true if these are all
         DataFrames of the batch. Nothing is checked if the user has set verifyReplays=false and the
@@ -391,8 +395,8 @@ class _MicroBatch:
     def _is_replay(self) -> bool:
         """True if the user has set verifyReplays=false.
 
-        With this option, the user guarantees that a batch has the same rows when it runs again. A
-        write with a batch id that is already written then counts as a replay, without a check.
+        With this option, the user guarantees that a batch has the same rows when it runs again. So
+        a write with a batch id that is already written counts as a replay, without a check.
         """
         given = self._text(_VERIFIES.name)
         return given is not None and _VERIFIES.read(given, _VERIFIES.name) is False
@@ -532,8 +536,8 @@ def _check_of_one_write(
     options: Mapping[str, OptionText], of_all: Mapping[str, OptionText]
 ) -> None:
     """Raises ConfigError if a write of a transaction changes an option that must be the same for
-    all writes of the transaction. ``options`` are the options of the write, and ``of_all`` those of
-    the transaction.
+    all writes of the transaction. ``options`` are the options of the write, and ``of_all`` are the
+    options of the transaction.
     """
     same = {key.lower(): str(value) for key, value in of_all.items()}
     for key, value in options.items():

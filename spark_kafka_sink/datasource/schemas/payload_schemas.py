@@ -181,11 +181,12 @@ def _encoded(
 
 
 def described(config: SinkConfig, timeout_ms: int) -> Iterator[str]:
-    """Describes the registry's schema of each key and value with a schema, for ``kprod check``.
-    Yields one text for each schema. Registers no schema.
+    """Finds the schemas of keys and values in the schema registry, for ``kprod check``. Yields a
+    text for each schema. Registers no schema.
 
-    Raises SchemaError for a schema that can't be used. If a write would not register a missing
-    schema, also raises SchemaError for a missing schema.
+    If a schema is missing in the registry and a write would register it, the text says that the
+    schema is missing. If a write would not register a missing schema, raises SchemaError. Also
+    raises SchemaError for a schema that can't be used.
     """
     options = config.schemas
     assert options is not None
@@ -336,8 +337,8 @@ class _Way:
         return found
 
     def usable(self, found: RegisteredSchema) -> RegisteredSchema:
-        """Checks a schema that the registry has returned: ``found``. Raises SchemaError if rows
-        can't be written with this schema. Otherwise returns ``found``.
+        """Checks a schema that the registry has returned, and returns the schema. Raises
+        SchemaError if rows can't be written with this schema.
         """
         payload, problem, hint = self._payload, found.unusable, "write with another schema"
         if found.type != self._format.schema_type:

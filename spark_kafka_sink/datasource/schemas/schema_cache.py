@@ -3,8 +3,8 @@ down. ``payload_schemas`` decides when a stored response is used.
 
 The files are on the driver's machine, in the first of these directories that can be used:
 
-1. The directory in ``KPROD_SCHEMA_CACHE``. If it is set, no other is used, and ``off`` means no
-   cache.
+1. The directory in the environment variable ``KPROD_SCHEMA_CACHE``. If this variable is set, no
+   other directory is used. The value ``off`` means that nothing is stored.
 2. ``$XDG_CACHE_HOME/spark_kafka_sink/schemas`` (``~/.cache`` by default).
 3. A directory of this user in the directory for temporary files.
 
@@ -12,13 +12,13 @@ A file is used only under these conditions:
 
 * Directory and file belong to this user, are not links, and no other user can write to them. A
   wrong schema would make records unreadable.
-* The digest of its text is right. After a power failure, half of a file can be missing.
-* The digest of its request is equal. A file has no other trace of the request, because a registry's
-  address may contain a secret.
+* The digest of the file's text is right. After a power failure, a part of a file can be missing.
+* The file has the digest of the request. The request itself is not in the file, because a
+  registry's address may contain a secret.
 
-Several processes may write a file at the same time: each replaces the whole file, and all write the
-same content. This module raises no error: while the registry responds, a write does not need the
-cache.
+Several processes may write a file at the same time, because each process replaces the whole file.
+This module raises no error: while the registry responds, a write does not need the stored
+responses.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class SchemaCache:
 
     def is_first_use(self) -> bool:
         """Whether the stored response is used for the first time since the registry last responded.
-        Each call of this method counts as a use. Calls in other processes of the same user of the
-        operating system count, too.
+        Each call of this method counts as a use, also in other processes of the same user of the
+        operating system.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:

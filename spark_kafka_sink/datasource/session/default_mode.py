@@ -1,9 +1,9 @@
-"""Makes ``df.write.format("kprod").save()`` append if the user has set no mode, or the mode
-errorifexists. Other formats and modes are not changed.
+"""Makes ``df.write.format("kprod").save()`` append in two cases: if the user has set no mode, and
+if the user has set the mode errorifexists. Other formats and modes are not changed.
 
-Spark's default mode is ErrorIfExists. Spark refuses it for every Python data source, before any
-code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's Kafka sink accepts the mode,
-and appends. The patch lets a user replace the format ``kafka`` by ``kprod``.
+Spark's default mode is ErrorIfExists. Spark refuses this mode for every Python data source, before
+any code of the source runs (UNSUPPORTED_DATA_SOURCE_SAVE_MODE). Spark's Kafka sink accepts the
+mode, and appends. With this patch, a user can replace the format ``kafka`` by ``kprod``.
 
 The patch is in the DataFrameWriter of the user's Python process, in classic Spark and in Spark
 Connect. Code in other languages does not use this class, and needs ``mode("append")``.
@@ -50,9 +50,9 @@ def _foreach_batch(
     # Over Connect, the user's function runs in a process of the server, where no code calls
     # register. So this wrapper installs the patches there.
     def with_default_mode(batch: object, batch_id: int) -> None:
-        """Installs the patches in the server's process, and calls the user's foreachBatch function.
-
-        A server without this package can also run this function. No patches are installed there.
+        """Installs the patches in the process of the Connect server, and calls the user's
+        foreachBatch function. If this package is not installed on the server, only calls the user's
+        function.
         """
         # Spark pickles this function by value, because it is local.
         try:

@@ -1,12 +1,12 @@
 """Raises an error in ``start()`` for a stream that this format can't write. Other streams are not
 changed.
 
-* The continuous trigger: Spark never calls a Python sink's ``write`` with it. The rows would be
-  lost while the query seems healthy.
-* The output mode update: Spark refuses it for Python sinks, but only after the query has started,
-  with a stack trace of the JVM.
-* The output mode complete: it reaches the sink as an overwrite, which ``source.py`` refuses at
-  planning.
+* The continuous trigger is refused. With this trigger, Spark never calls a Python sink's ``write``.
+  The rows would be lost while the query seems healthy.
+* The output mode update is refused. Spark itself refuses this mode for Python sinks, but only after
+  the query has started, with a stack trace of the JVM.
+* The output mode complete is refused. This mode reaches the sink as an overwrite, which
+  ``source.py`` refuses at planning.
 
 The functions of this module wrap methods of ``DataStreamWriter`` in the user's process, in classic
 Spark and in Spark Connect.
@@ -52,9 +52,9 @@ def _output_mode(method: Callable[..., object], writer: object, outputMode: str)
 def _function(
     method: Callable[..., object], writer: object, *args: object, **kwargs: object
 ) -> object:
-    """Wraps foreachBatch and foreach of a stream's writer: records that the stream calls a user's
-    function. Such a stream ignores the format that was set on the writer, so the stream is not
-    refused.
+    """Wraps the methods foreachBatch and foreach of a stream's writer. A stream with one of these
+    methods ignores the format that was set on the writer. So the wrapper marks the writer, and this
+    stream is not refused.
     """
     made = method(writer, *args, **kwargs)
     note_other_format(writer)

@@ -102,13 +102,14 @@ def _has_ours(spark: SparkSession) -> bool:
 
 
 def _check_workers_python(spark: SparkSession) -> None:
-    """Warns if Python workers of the session will not be able to run this package.
+    """Warns if Python workers of the session will not be able to run this package. There are two
+    cases:
 
-    - The interpreter of the workers does not exist on the driver. Spark also plans and commits with
-      it there.
-    - In a local session, the interpreter of the workers does not have this package. Without
-      ``PYSPARK_PYTHON``, Spark runs the workers with the PATH's ``python3``, even if the job runs
-      in a virtual environment.
+    - The interpreter of the workers does not exist on the driver. Spark also uses this interpreter
+      on the driver, to plan and commit.
+    - In a local session, the interpreter of the workers does not have this package. If
+      ``PYSPARK_PYTHON`` is not set, Spark runs the workers with the PATH's ``python3``, even if the
+      job runs in a virtual environment.
     """
     try:
         context = spark.sparkContext

@@ -1,8 +1,8 @@
 """Wraps methods of pyspark's classes with functions, and restores the methods.
 
 ``default_mode``, ``refused_streams``, ``any_thread`` and ``session_settings`` have these functions,
-and the reasons for them. A function may set an attribute or an option on the writer, change the
-save mode, or raise an error. Otherwise it calls the wrapped method with the same arguments.
+and the reasons for them. A function calls the wrapped method, or raises an error. It may also set
+an attribute or an option on the writer, or change an argument such as the save mode.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Patches:
     wrapper.
 
     ``name`` is the name of the class. ``modules`` are the modules that have a class of this name.
-    It is patched in each of them that this process has already imported.
+    Only the classes of modules that this process has already imported are patched.
     """
 
     def __init__(self, name: str, modules: Sequence[str], arounds: Mapping[str, Around]) -> None:
@@ -65,15 +65,15 @@ def _note_format(method: Callable[..., object], writer: object, source: str) -> 
 
 
 def note_other_format(writer: object) -> None:
-    """Records that the stream calls a user's function (foreachBatch, foreach). Such a stream
-    ignores a ``format`` that was set on the writer earlier.
+    """Marks the writer of a stream that calls a user's function (foreachBatch, foreach). Such a
+    stream ignores a ``format`` that was set on the writer earlier.
     """
     setattr(writer, _FORMAT_SEEN, "")
 
 
 def writes_kprod(writer: object, source: object) -> bool:
     """Whether the writer writes with the format ``kprod``. ``source`` is the format in the call. If
-    ``source`` is None, the format that was set on ``writer`` counts.
+    ``source`` is None, the format is the one that was set on ``writer`` before.
     """
     source = getattr(writer, _FORMAT_SEEN, None) if source is None else source
     return isinstance(source, str) and source.lower() == FORMAT

@@ -47,12 +47,12 @@ class FeedColumns:
     """The columns of a change feed: a DataFrame with the changes of a table (option ``changelog``).
 
     - ``plan`` has the indices of the feed's own columns, such as the type of a change.
-    - ``rows`` is the schema of the table's rows, whose columns keyColumns and valueColumns may
-      name. If the feed has the structs ``before`` and ``after``, ``rows`` is the schema of these
-      structs. Otherwise it is the DataFrame's schema.
+    - ``rows`` is the schema of the table's rows. The options keyColumns and valueColumns may name
+      columns of this schema. If the feed has the structs ``before`` and ``after``, ``rows`` is the
+      schema of these structs. If not, ``rows`` is the DataFrame's schema.
     - ``first`` is the index of a row's first column in a task's batch. If the feed has structs, the
       task appends the fields of a struct to Spark's batch, and ``first`` is the index of the first
-      field. Otherwise it is 0.
+      field. If not, ``first`` is 0.
     """
 
     plan: ChangePlan
@@ -61,8 +61,8 @@ class FeedColumns:
 
     @property
     def all_columns(self) -> tuple[str, ...]:
-        """The names of the table's columns, without the columns that the feed adds. They are the
-        columns of ``valueColumns=*``.
+        """The names of the table's columns, without the columns that the feed adds. The option
+        ``valueColumns=*`` means these columns.
         """
         log = self.plan.changelog
         feed = set() if log.images is not None else {log.column, *log.metadata}
@@ -118,11 +118,15 @@ def feed_columns(schema: StructType, log: Changelog) -> FeedColumns:
 
 
 def with_feed(schema: StructType, feed: FeedColumns) -> StructType:
-    """The schema of the batches in a task: the columns of Spark's batch, and the columns that the
-    task appends. Those are the fields of the feed's struct, and the fields of a Debezium envelope.
+    """The schema of the batches in a task that writes a change feed: a DataFrame with the changes
+    of a table. The schema has the columns of Spark's batch, and the columns that the task appends:
 
-    The task appends one more column, which marks unusable changes. It is not in the result, because
-    no option can name it.
+    - If the feed has the rows of the table in structs, the task appends the fields of such a
+      struct.
+    - If the task writes Debezium envelopes, the task appends the fields of an envelope.
+
+    The task also appends a column that marks unusable changes. This column is not in the result,
+    because no option can name it.
     """
     from pyspark.sql.types import LongType, StringType, StructType
 
@@ -311,8 +315,8 @@ def _index(schema: StructType, name: str, what: str) -> int:
 
 
 def _order(schema: StructType, log: Changelog) -> tuple[OrderColumn, ...]:
-    """The columns that order the changes of a feed. Empty if the DataFrame lacks one of them. In
-    that case, the task does not check the order.
+    """The columns that order the changes of a feed. If one of these columns is missing in the
+    DataFrame, the result is empty, and the task does not check the order.
     """
     names = schema.names
     if log.images is not None and not log.order and _SOURCE in names:

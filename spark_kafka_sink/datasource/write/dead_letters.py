@@ -204,8 +204,8 @@ class DeadLetters:
 
     def _look_at(self, names: Sequence[str], topics: Topics) -> None:
         """Requests the metadata of the topics in ``names`` and the principal's rights on them.
-        Stores for each topic whether rows can be written to it. The dead-letter topic counts as a
-        topic to which no row can be written.
+        Stores for each topic whether rows can be written to it. The dead-letter topic is stored as
+        a topic to which no row can be written, because this topic takes only dead letters.
         """
         codes = topics.unavailable_topics(names)
         codes |= self.forbidden([name for name in names if name not in codes])

@@ -78,8 +78,8 @@ class ProducerCache:
         return None
 
     def keep(self, config: ProducerConfig, producer: KafkaProducer) -> None:
-        """Takes ``producer`` back after a task. Keeps the producer for a later task if it is
-        reusable, and otherwise closes it. Closes another idle producer if there are too many. Never
+        """Takes ``producer`` back after a task. If the producer is reusable, keeps it for a later
+        task. If not, closes it. Also closes another idle producer if there are too many. Never
         raises.
         """
         if not producer.reusable or not _park(producer):
@@ -173,9 +173,9 @@ class CachedProducers:
 
 
 def close(producer: KafkaProducer, timeout_ms: int = CLOSE_MS) -> None:
-    """Closes a producer. Never raises, because an error of closing changes nothing. If the task
-    succeeded, its rows are acknowledged already. If the task failed, the caller raises the cause.
-    """
+    """Closes a producer. Never raises."""
+    # If the task succeeded, its rows are acknowledged. If the task failed, the caller raises the
+    # cause.
     with contextlib.suppress(Exception):
         producer.close(timeout_ms)
 

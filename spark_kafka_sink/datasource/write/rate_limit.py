@@ -6,8 +6,11 @@ tasks is never above the rate. If fewer tasks run, the sum is below the rate.
 
 **The cost.** The cost of a row is the time that the row takes at the task's share of the rate. A
 row is sent when its cost has passed since the previous row. The first row is sent when its cost has
-passed since it arrived: without this wait, a write of many short tasks would exceed the rate. If
-the task later waits for input, this time is saved for the next rows, at most a second.
+passed since the row arrived. Without this wait, a write of many short tasks would exceed the rate.
+
+**The credit.** If the task waits for input after its first row, this waiting time becomes a credit
+of at most a second. The next rows are sent at once until the sum of their costs has reached the
+credit.
 """
 
 from __future__ import annotations

@@ -234,8 +234,8 @@ def with_keys_required(plan: ColumnPlan) -> ColumnPlan:
 
 
 def _refuse_replaced_columns(schema: StructType, plan: ColumnPlan) -> None:
-    """Raises SchemaError for a column ``value``, if valueColumns is set and does not name this
-    column. The sink would ignore the column silently.
+    """Raises SchemaError if the DataFrame has a column ``value``, but valueColumns is set and does
+    not name this column. Without this error, the sink would silently ignore the column.
 
     The same holds for keyColumns and ``key``, and for headersColumns and ``headers``.
     """

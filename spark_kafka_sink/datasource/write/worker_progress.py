@@ -2,7 +2,7 @@
 
 A record is a :class:`WorkerProgress` as JSON. A worker sends the sums over all its tasks of a
 stage, at most every 10 s. So short tasks are included, but a stage of less than 10 s sends nothing.
-No task waits for the sending: it has its own thread (``task_progress``).
+A separate thread sends the records (``task_progress``), and no task waits for this thread.
 
 A topic is used, because Spark has no other way: a Python data source has no accumulators, and
 Spark's status has no figures of a running Python task. ``monitoring/running_writes.py`` reads the

@@ -23,18 +23,18 @@ class WriteContext:
 
     - ``run``: the run id of the write (``exactly_once/named_writes.py``).
     - ``query_id``: the query's id. Empty if the query is unknown.
-    - ``digest``: a hash of the micro-batch's source offsets (``exactly_once/checkpoint.py``). It is
-      the same if the micro-batch runs again. Empty if it is unknown.
-    - ``known``: True if any earlier write with this batch id must have been the same write. The
-      query, the digest, or an equal write of this process shows this. If the batch id is already
-      done, the write is then a replay.
+    - ``digest``: a hash of the micro-batch's source offsets (``exactly_once/checkpoint.py``). The
+      hash is the same if the micro-batch runs again. Empty if the hash is unknown.
+    - ``known``: True if this write is certainly a replay in case its batch id is already done. A
+      replay repeats an earlier write. The query or the digest makes this certain, or an equal
+      earlier write of this process.
     - ``offsets``: the offsets for the option offsetsGroup, by topic and partition.
 
     Only in a ``transaction`` block, whose writes are committed together:
 
     - ``token`` identifies the block, and ``write`` is the number of the write, from 0.
-    - ``writes`` is the number of writes in the block. It is set only in a last write without rows,
-      which ends the block.
+    - ``writes`` is the number of writes in the block. It is set only in the last write, which has
+      no rows and ends the block.
     - ``abort`` is true if the last write must abort the block.
     - ``tasks_may_run`` is true if tasks of an aborted block may still be running.
     """
@@ -57,8 +57,8 @@ class WriteContext:
         return replace(self, write=write, offsets=None)
 
     def of_end(self, writes: int, *, abort: bool, tasks_may_run: bool) -> WriteContext:
-        """The context of the write without rows that ends a ``transaction`` block. ``writes`` is
-        the number of writes with rows in the block.
+        """The context of the last write in a ``transaction`` block. This write has no rows, and
+        ends the block. ``writes`` is the number of writes with rows in the block.
         """
         offsets = None if abort else self.offsets
         return replace(
