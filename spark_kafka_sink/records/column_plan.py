@@ -25,11 +25,12 @@ IntervalUnits: TypeAlias = "str | tuple[IntervalUnits, ...] | None"
 
 @dataclass(frozen=True, slots=True)
 class NamedColumn:
-    """A column, with the name of its field in JSON or the name of its header. ``index`` is its
-    index in Spark's batch.
+    """A column that an option names.
 
-    ``units`` are the units of its intervals, such as ``DAY TO SECOND``. None if the column has no
-    intervals.
+    * ``name``: the name of the column's field in the key or value, or of the column's header.
+    * ``index``: the index of the column in Spark's batch.
+    * ``units``: the units of the column's intervals, such as ``DAY TO SECOND``. None if the column
+      has no intervals.
     """
 
     name: str
@@ -69,9 +70,10 @@ class ComposedColumns:
 
 @dataclass(frozen=True, slots=True)
 class OrderColumn:
-    """A column with values that order the changes of a change feed. If ``path`` is not empty, the
-    values of a field inside of the column order the changes: ``("lsn",)`` is the field ``lsn`` of
-    the column.
+    """A column that determines the order of the changes in a change feed.
+
+    If ``path`` is not empty, the order is determined by a field inside of the column. The path
+    ``("lsn",)`` means the column's field ``lsn``.
     """
 
     index: int
@@ -101,7 +103,7 @@ class ChangePlan:
 
     * ``column``: the index of the column with the types of changes.
     * ``width``: the number of columns of Spark's batch.
-    * ``order``: the columns that order the changes.
+    * ``order``: the columns that determine the order of the changes.
     * ``images``: the indexes of two struct columns: the row from before a change, and the row from
       after the change. None if the columns of Spark's batch are the table's columns.
     * ``row_fields``: the number of fields of each of the two structs. 0 if ``images`` is None.
@@ -111,8 +113,7 @@ class ChangePlan:
 
     1. a column for each field of the row (``row_fields``)
     2. the five columns of Debezium's envelope, if ``envelope`` is not None
-    3. the column of marks. A *mark* is a number that means a record, a tombstone, or the reason why
-       the row can't be sent.
+    3. the column of marks (``records/changes/marks.py``)
     """
 
     changelog: Changelog
@@ -132,9 +133,7 @@ class ChangePlan:
 
     @property
     def marks(self) -> int:
-        """The index of the last column, which has the mark of each row: a number that means a
-        record, a tombstone, or the reason why the row can't be sent.
-        """
+        """The index of the column of marks (``records/changes/marks.py``)."""
         return self.envelope_at + (0 if self.envelope is None else len(ENVELOPE))
 
 
@@ -150,14 +149,15 @@ ENVELOPE: Final = ("before", "after", "source", "op", "ts_ms")
 class ColumnPlan:
     """The roles of the columns in Spark's Arrow batches: key, value, topic and so on. Picklable.
 
-    The fields ``*_column`` are indexes of columns, or None if the DataFrame has no such column. An
-    option such as ``keyColumns`` can name the columns for a part of the record. Then ``key``,
-    ``value`` or ``headers`` has these columns, and the field ``*_column`` of this part is None.
-
     * ``topic``: the option ``topic``, without blanks around it. If it is set, a column ``topic`` is
       not used.
+    * ``topic_column``, ``key_column`` and so on: the index of the column with the topics, the keys
+      and so on. None if there is no such column, or if the column is not used.
+    * ``key``, ``value``, ``headers``: the columns that are named by the options keyColumns,
+      valueColumns and headersColumns. If keyColumns is set, ``key_column`` is None. The same holds
+      for the other two options.
     * ``on_null_value``: the treatment of rows with a null value.
-    * ``keys_required``: true if a row with a null key can't be sent. This is so for a change feed
+    * ``keys_required``: true if a row with a null key can't be sent. It is true for a change feed
       and for a compacted topic.
     * ``log_topics``: the topics of commit logs. A row with such a topic can't be sent.
     * ``changes``: the plan of a change feed. None if the rows are not changes.

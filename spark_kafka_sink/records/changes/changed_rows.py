@@ -1,9 +1,11 @@
-"""Converts the changes of a change feed to rows of the table, before step 3 of a record's way
-(DESIGN.md).
+"""Converts the changes of a change feed to rows of the table.
 
 An insert or update becomes a row. A delete becomes a tombstone. An update that changes the key
-becomes two rows: a tombstone for the old key, and the new row. The rows get an additional column
-with a *mark*: a number that means a record, a tombstone, or the reason why the row can't be sent.
+becomes two rows: a tombstone for the old key, and the new row. If the sink writes Debezium's
+envelopes, a row with the envelope of the delete comes before each tombstone.
+
+The rows get an additional column of marks. A *mark* is 0 for a row that becomes a record with a
+value, and 1 for a tombstone. Each higher mark stands for a reason why the row can't be sent.
 
 Delta Lake and Flink describe an update by two rows. The first row is the *preimage*: it has the
 values from before the update. The second row has the new values. These are the cases of a preimage:
@@ -11,7 +13,7 @@ values from before the update. The second row has the new values. These are the 
 * Both rows have the same key: the preimage becomes no record.
 * The rows have different keys: the preimage becomes the tombstone of the old key.
 * The preimage is the last row of an Arrow batch: it is kept for the next batch.
-* There is no second row: the preimage gets a mark as a row that can't be sent.
+* There is no second row: the preimage can't be sent.
 
 The order of changes is checked only within an Arrow batch. ``datasource/jobs/upserts.py`` finds the
 last change of each key in the whole feed.
@@ -213,17 +215,17 @@ class ChangedRows:
         return value.columns[0].index if value.format is ColumnFormat.STRING else None
 
     def _pairs(self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s) -> tuple[Mask, Mask]:
-        """Finds the updates of two rows, and Debezium's updates that change the key. Returns two
-        masks:
-
-        * the *preimages* (rows with the values from before an update) that become no record
-        * Debezium's updates that change the key
+        """Returns two masks: the preimages that become no record, and Debezium's updates that
+        change the key. A *preimage* is the first of the two rows of an update. (An update of
+        Debezium has only one row.)
 
         This function also changes ``kinds`` and ``marks``:
 
-        * If an update of two rows changes the key, its preimage becomes the tombstone of the old
-          key. In ``kinds``, its second row becomes an insert.
-        * If a preimage has no second row, ``marks`` shows that it can't be sent.
+        * If the two rows of an update have different keys, the kind of the second row becomes
+          INSERT. The mark of the preimage stays TOMBSTONE.
+        * If a preimage has no second row, the mark of the preimage becomes NO_AFTER.
+        * If an event of Debezium has a null in place of the new row, or of the deleted row, the
+          mark of the event becomes NO_IMAGE.
         """
         nothing = np.zeros(len(kinds), np.bool_)
         if self._changes.images is not None:

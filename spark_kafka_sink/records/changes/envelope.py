@@ -26,17 +26,20 @@ class TableRows:
     several rows, for example a tombstone of the old key and the new row.
 
     * ``batch``: the rows of the table.
-    * ``whole``: the changes.
+    * ``whole``: the Arrow batch of the change feed. This batch also has the preimages, which are
+      rows with the values from before an update.
 
     The other fields have an item for each row of ``batch``:
 
     * ``kinds``: the kind of the change: insert, update or delete (``marks.py``).
-    * ``marks``: a number that means a record, a tombstone, or the reason why the row can't be sent.
+    * ``marks``: 0 for a row that becomes a record with a value, 1 for a tombstone. Each higher
+      number stands for a reason why the row can't be sent (``marks.py``).
     * ``is_moved``: true if the row comes from an update that changes the key.
-    * ``old``: true if the row is for the old key of such an update.
+    * ``old``: true if the row is for the old key of an update that changes the key.
     * ``copies``: 0 for the first row that a change became, 1 for the second, and so on.
-    * ``was``: for an update, the index in ``whole`` of the row with the values from before the
-      update. -1 if ``whole`` has no such row. ``was`` is None if no update has such a row.
+    * ``was``: for an update with a preimage of the same key, the index of the preimage in
+      ``whole``. -1 for all other rows. None if no update has such a preimage, or if the sink writes
+      no envelopes.
     """
 
     batch: pa.RecordBatch

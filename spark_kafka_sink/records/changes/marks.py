@@ -1,9 +1,10 @@
-"""The kinds of changes, and the marks for changes that can't be sent.
+"""The kinds and the marks of changes, as numbers.
 
-* A *kind* is a number that means insert, update, delete or preimage. A preimage is a row with the
-  values from before an update.
-* A *mark* is a number that means a record, a tombstone, or the reason why the change can't be sent.
-  ``changed_rows`` determines it.
+* A *kind* stands for an insert, an update, a delete, a preimage, or a change that can't be sent. A
+  preimage is a row with the values from before an update.
+* A *mark* is 0 for a change that becomes a record with a value, and 1 for a change that becomes a
+  tombstone. Each higher mark stands for a reason why the change can't be sent. ``changed_rows``
+  determines the marks.
 """
 
 from __future__ import annotations
@@ -103,12 +104,11 @@ def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
 
 
 def note_changes(batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows) -> None:
-    """Adds the changes in ``batch`` that can't be sent to ``bad``. Does nothing if the rows are not
-    changes.
+    """Adds to ``bad`` the changes that can't be sent. The column of marks in ``batch`` shows these
+    changes. Does nothing if the rows of ``batch`` are not changes.
 
-    ``batch`` has the column of marks: numbers that mean a record, a tombstone, or the reason why
-    the change can't be sent. If ``bad`` is an object that raises errors, raises DataError for one
-    of these changes.
+    If ``bad.raises`` is true, this function adds nothing. It raises DataError for one of the
+    changes that can't be sent.
     """
     changes = plan.changes
     if changes is None:
