@@ -64,8 +64,8 @@ class Uuid:
     """Encodes a UUID that the column has as text, such as ``123e4567-e89b-12d3-a456-426614174000``.
     A row with any other text is refused.
 
-    If ``is_fixed`` is true, the 16 bytes of the UUID are written. Otherwise the length of the text
-    is written, then the text.
+    If ``is_fixed`` is true, the 16 bytes of the UUID are written. If it is false, the length of the
+    text is written, and then the text.
     """
 
     is_fixed: bool

@@ -6,8 +6,8 @@ errors that depend on values: numbers that are too large, and nulls where a valu
 schema is checked only for errors that would lead to wrong bytes. The registry checks the whole
 schema.
 
-A column belongs to the field that has the column's name as its name or as an alias. If no column
-has exactly this name, the letter case is ignored. A field without a column gets its default.
+A field gets the column whose name is the field's name or an alias of the field. If there is no such
+column, the letter case of the names is ignored. A field without a column gets the field's default.
 
 A derived schema is the schema that Spark's ``to_avro`` derives, with one difference. A nullable
 field has the type ``["null", T]`` and the default null, as in Kafka Connect. With this default,
@@ -47,7 +47,7 @@ _TEXTS: Final = {"string": "utf-8", "bytes": "latin-1"}
 _NOT_OF_TYPE: Final = (ValueError, OverflowError, struct.error)
 #: Most digits of a decimal of Spark and of Arrow.
 _DIGITS: Final = 38
-#: Bytes of a fixed that decimals are written to; each row has so many.
+#: The most bytes of a type ``fixed`` for decimals. Every row gets all bytes of the type.
 _LONGEST_DECIMAL: Final = 256
 _UUID_BYTES: Final = 16
 _LONG: Final = nodes.Number()
@@ -119,7 +119,7 @@ class _Type:
     * ``fields``: the fields of a record, each with its name and aliases.
     * ``inner``: the types of a union's branches, of an array's items, or of a map's values.
     * ``symbols``: the symbols of an enum.
-    * ``size``: the size of a fixed in bytes.
+    * ``size``: the number of bytes of the type ``fixed``. 0 for all other types.
     """
 
     kind: str
@@ -255,10 +255,10 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
 def _decimal(declared: Mapping[str, Any], size: int | None) -> nodes.Decimal | None:
     """Reads the logical type decimal from ``declared``. None if the declaration is invalid.
 
-    ``size`` is the size of a fixed in bytes. None means that the type is bytes. A valid declaration
-    has these properties:
+    ``size`` is the number of bytes if the Avro type is ``fixed``. It is None if the Avro type is
+    ``bytes``. A valid declaration has these properties:
 
-    * The precision is a positive integer. Its digits fit into ``size`` bytes.
+    * The precision is a positive integer. A number with so many digits fits into ``size`` bytes.
     * The scale is an integer from 0 to the precision.
     """
     precision, scale = declared.get("precision"), declared.get("scale", 0)

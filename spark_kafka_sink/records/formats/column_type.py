@@ -1,9 +1,8 @@
 """The types of columns, as the payload formats need them: without Spark's and Arrow's classes.
 
-:class:`ColumnKind` has the type that each kind of column gets in a derived schema. ``make docs``
-makes the table in docs/formats.md from it. A user's own schema can have other types: the file of
-each format handles them. ``datasource/schemas/column_types.py`` creates column types from Spark's
-types.
+:class:`ColumnKind` has the type that each kind of column gets in a derived schema. A user's own
+schema can have other types: the file of each format handles these types.
+``datasource/schemas/column_types.py`` creates column types from Spark's types.
 """
 
 from __future__ import annotations
@@ -20,9 +19,12 @@ class ColumnKind(Enum):
 
     1. the names of Spark's classes, without "Type" at the end
     2. Avro's type and logical type
-    3. Protobuf's type. None if no single field can have such a column.
+    3. Protobuf's type. None for a struct, an array and a map, and for kinds that a derived Protobuf
+       schema can't have.
     4. JSON's type
     """
+
+    # ``make docs`` makes the table in docs/formats.md from these members.
 
     # fmt: off
     NULL = "Null", ("null", ""), None, {"type": "null"}

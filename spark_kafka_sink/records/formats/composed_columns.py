@@ -1,8 +1,8 @@
 """Builds the key, the value and the headers of each row from the columns that the options select.
 
 :func:`with_composed` adds up to three columns to a batch: one for the keys, one for the values, and
-one for the headers. This happens before step 3 of a record's way (DESIGN.md). :func:`parts_of`
-limits the memory for these columns.
+one for the headers. ``record_columns`` converts this batch to the types that Kafka needs.
+:func:`parts_of` limits the memory for the new columns.
 """
 
 from __future__ import annotations
@@ -53,15 +53,17 @@ def parts_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def with_composed(
     batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows | None = None
 ) -> tuple[pa.RecordBatch, ColumnPlan]:
-    """Builds keys, values or headers from the columns that options such as ``keyColumns`` name.
-    Returns a batch with a new column for each of these parts, and a plan that uses the new columns.
+    """Builds keys, values and headers from the columns that options such as ``keyColumns`` name.
+    Returns the batch with new columns of keys, values and headers, and a plan that uses the new
+    columns. If the options name no columns for the keys, no column of keys is built. The same holds
+    for values and headers.
 
     Rows that can't be encoded are added to ``bad``. If ``bad`` is None, raises DataError for one of
-    these rows. If each topic has its own schema, a row with a null topic can't be encoded either.
-    It is not added to ``bad``, because a later check finds it.
+    these rows. If each topic has its own schema, a row with a null topic can't be encoded, but is
+    not added to ``bad``: a later check finds such a row.
 
-    In a row that can't be encoded, the new column has the row's columns as JSON, for the dead
-    letter.
+    If a key or value can't be encoded, the new column has JSON of the same columns in its place,
+    for the dead letter.
     """
     columns, bad = list(batch.columns), bad or BadRows(None)
     gone = _tombstones(batch, plan)
@@ -108,11 +110,12 @@ def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
 
 
 def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
-    """Returns ``made`` with a null value for each row in the mask ``gone``. These are the rows that
-    become tombstones.
+    """Returns a copy of ``made`` for rows of which some become tombstones. ``gone`` is the mask of
+    the tombstones.
 
-    The rows are also removed from the refusals. A deleted row often has values only for its key, so
-    its other columns need not fit the schema.
+    In the copy, tombstones have a null value, and ``refusals`` (the rows that can't be encoded) has
+    no tombstones. A deleted row often has values only for its key, so its other columns need not
+    fit the schema.
     """
     refusals = [one._replace(rows=one.rows & ~gone) for one in made.refusals]
     array = pc.if_else(bools(gone), None, made.array)
@@ -142,11 +145,11 @@ def _payloads_by_topic(
     Also returns the header that identifies a row's schema, as a pair: the name of the header, and
     its value in each row. The pair is None if the format has no such header.
 
-    A row gets a null key or value in two cases:
+    A row without a schema gets a null key or value. There are two such cases:
 
-    * The option schemaTopics does not have the row's topic. The refusals of the result have this
-      row.
-    * The row's topic is null. The refusals do not have this row, because a later check finds it.
+    * The option schemaTopics does not have the row's topic. The row counts as a row that can't be
+      encoded.
+    * The row's topic is null. A later check finds such a row.
     """
     names = plain_binary(topics)
     known = pa.array([topic.encode() for topic, _ in part.by_topic], names.type)
@@ -240,7 +243,7 @@ def _without_json(part: ComposedColumns, one: NamedColumn, column: pa.Array) -> 
 
 def _no_payload(part: ComposedColumns, columns: Sequence[pa.Array]) -> pa.BooleanArray | None:
     """The mask of the rows in which all ``columns`` are null, so that the key or value is null.
-    None if there is no such row, or if ``part`` does not have the rule ``nulls_are_null``.
+    None if there is no such row, or if ``part.nulls_are_null`` is false.
     """
     if not part.nulls_are_null:
         return None

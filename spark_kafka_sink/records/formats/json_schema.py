@@ -11,8 +11,8 @@ The schema determines what becomes of a null field:
 * The schema requires the field and does not allow null: the row can't be sent.
 * The schema does not require the field: the field is left out of the JSON.
 
-A null in an array, or as a value in a map, is written if the schema allows it. Otherwise the row
-can't be sent.
+A null in an array, or as a value in a map, is written if the schema allows this null. If the schema
+does not allow this null, the row can't be sent.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Part(NamedTuple):
     document: Mapping[str, Any]
 
     def inner(self, json: _Json) -> _Part:
-        """Returns ``json`` as a part of this part's document."""
+        """Creates a part with the JSON ``json``, in the same document as this part."""
         return _Part(json, self.document)
 
 

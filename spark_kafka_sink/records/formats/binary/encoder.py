@@ -1,10 +1,8 @@
 """Encodes Arrow columns in a format with a schema.
 
-:func:`payloads_of` needs nodes (``records/nodes.py``), and not the schema. It encodes each column
-in one pass for all rows.
-
-The bytes of a row are joined from pieces (``RowPieces``), such as the bytes of a field. All items
-of a list are one piece. A nested record is one piece if it has a length or its column has nulls.
+:func:`payloads_of` needs nodes (``records/nodes.py``), and not the schema. The function encodes
+each column in one pass for all rows. The bytes of a row are joined from pieces, such as the bytes
+of a field (``row_pieces``).
 """
 
 from __future__ import annotations
@@ -65,8 +63,8 @@ def payloads_of(value: Value, column: pa.Array, path: str) -> Payloads:
 
 
 def _encode(value: Value, column: pa.Array, out: RowPieces, path: str) -> None:
-    """Appends each row of ``column``, encoded with ``value``, to the same row of ``out``. ``path``
-    is the name of the column in error messages.
+    """Encodes each row of ``column`` as ``value`` describes, and appends the bytes to the same row
+    of ``out``. ``path`` is the name of the column in error messages.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -363,8 +361,8 @@ def _nulls_at(column: pa.Array, way: Sequence[int]) -> Mask:
 def _add_joined(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool = False) -> None:
     """Appends each row of ``inner`` to a row of ``out``, as one piece.
 
-    If ``inner`` and ``out`` have equally many rows, row i is appended to row i. Otherwise the rows
-    of ``inner`` are appended to the rows in the mask ``valid``, in order. With the mask
+    If ``inner`` and ``out`` have equally many rows, row i is appended to row i. If ``inner`` has
+    fewer rows, they are appended to the rows in the mask ``valid``, in order. With the mask
     ``[False, True, True]``, row 0 is appended to row 1, and row 1 to row 2.
 
     If ``length`` is true, the size of the piece in bytes is written before the piece.
@@ -380,6 +378,8 @@ def _add_joined(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool 
 
 
 def _struct(node: nodes.Record, column: pa.Array, valid: Valid, out: RowPieces, path: str) -> None:
+    # If the length is written first, or the column has nulls, the whole record must be one piece.
+    # In all other cases, each field is a piece.
     if valid is None and not node.length:
         _record(node, column, out, path)
         return

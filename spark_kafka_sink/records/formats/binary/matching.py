@@ -54,8 +54,9 @@ def matched_fields(
     * ``written(field, column, path)`` returns the encoding of a field. ``column`` is None if no
       column fits the field. If the encoding is empty bytes, the field is left out of the result.
 
-    A column with one of the field's names fits the field. If there is no such column, the letter
-    case is ignored. Columns whose names differ only in letter case then do not fit.
+    A column fits a field if the column has one of the field's names. If no column has such a name,
+    the letter case is ignored: the column ``ID`` fits the field ``id``. If the struct has both a
+    column ``ID`` and a column ``Id``, neither of them fits the field ``id``.
 
     Raises SchemaError if a column fits no field, or if two fields fit the same column.
     """
