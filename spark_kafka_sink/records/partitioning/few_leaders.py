@@ -30,8 +30,8 @@ _MASK = 2**_BITS - 1
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The chosen partitions of a topic. Also has the arguments of the call of
-    :meth:`FewLeaders.candidates` that chose the partitions.
+    """The chosen partitions of a topic (``candidates``), and the arguments with which
+    :meth:`FewLeaders.candidates` chose these partitions.
     """
 
     infos: PartitionInfos
@@ -71,16 +71,16 @@ class FewLeaders:
         slow: AbstractSet[int],
         is_near: Callable[[int], bool] | None = None,
     ) -> Candidates:
-        """Returns the partitions in ``available`` whose leaders are the leaders of this task, and
+        """Returns the partitions in ``available`` to which this task writes rows without a key, and
         the weights of these partitions. The weights are None if all are equal.
 
-        These leaders are left out, in this order. If a step would leave no leader, it is skipped:
+        The task writes to the partitions of some leaders. These leaders are chosen in three steps.
+        Each of the first two steps is skipped if no leader would be left:
 
-        1. If ``is_near`` is given: the leaders for which ``is_near(node)`` is false. They are
-           outside of the client's rack.
-        2. The leaders in ``slow``.
-
-        If at most ``most`` leaders are left, the task uses all of them.
+        1. If ``is_near`` is given, the leaders outside of the client's rack are left out. For these
+           leaders, ``is_near(node)`` is false.
+        2. The leaders in ``slow`` are left out.
+        3. If more than ``most`` leaders are left, at most ``most`` of them are chosen.
         """
         found = self._found.get(infos.topic)
         if (

@@ -102,13 +102,14 @@ class KeyTable:
 
 
 class KeyBlock:
-    """A block of keys of different lengths. They are ordered by length, the longest first.
+    """A block of keys of different lengths. A *word* is four bytes of a key. Keys with more words
+    come first. Keys of 4096 words or more are not ordered among each other.
 
-    * ``order``: ``order[i]`` is the index in the column of the block's key i. If ``order`` is None,
-      the block has the order of the column.
-    * ``lengths``: the lengths of the keys in bytes.
-    * ``odd``: the number of bytes after the last whole 32-bit word of each key, 0 to 3.
-    * ``has_tails``: false only if ``odd`` is 0 for all keys.
+    * ``order``: key i of the block is the key ``keys[order[i]]``. ``keys`` is the array from which
+      the block was created. If ``order`` is None, the block has the order of ``keys``.
+    * ``lengths``: the length of each key in bytes.
+    * ``odd``: the number of bytes after the last whole word of each key, 0 to 3.
+    * ``has_tails``: if it is false, ``odd`` is 0 for all keys.
     """
 
     __slots__ = ("_alive", "_bits", "_counts", "_data", "_index", "_starts", "_words", "has_tails",
@@ -143,11 +144,11 @@ class KeyBlock:
 
     def steps(self) -> Iterator[tuple[int, UInt32s]]:
         """Yields the first words of the keys, then the second words of the keys, and so on. Each
-        item is a pair: the number of keys, and an array with a word of each of these keys.
+        item is a pair: a number n, and an array with a word of each of the first n keys of the
+        block. All later keys of the block are too short to have this word.
 
-        Keys that are too short for the word are left out. The other keys are the first keys of the
-        block. The iteration ends early if only a few keys have another word. :meth:`unfinished`
-        yields these keys.
+        The iteration ends when fewer than 8 keys have another word, or after 4096 words of each
+        key. :meth:`unfinished` yields the keys that still have words.
         """
         for step, count in enumerate(self._alive):
             if count < _FEW:
@@ -156,7 +157,7 @@ class KeyBlock:
             yield count, words.astype(np.uint32)
 
     def unfinished(self) -> Iterator[tuple[int, bytes]]:
-        """Yields the keys that have more words than :meth:`steps` yields. Each item is a pair: the
+        """Yields the keys with words that :meth:`steps` does not yield. Each item is a pair: the
         index of the key in the block, and all bytes of the key.
         """
         done = next((i for i, count in enumerate(self._alive) if count < _FEW), len(self._alive))

@@ -1,9 +1,10 @@
 """The rules by which partitioners treat a key, an empty key and a null key.
 
-:data:`KEY_RULES` has the rules by the names that ``partitioner.class`` accepts. The same rules are
-used for columns (``partitioners``) and for single records (``producer/send/record_partitioner``).
+:data:`KEY_RULES` maps the name of a partitioner to its rule. The option ``partitioner.class`` sets
+the name. The same rules are used for columns (``partitioners``) and for single records
+(``producer/send/record_partitioner``).
 
-A name of a librdkafka partitioner means the same as in librdkafka (``rdkafka_msg.c``):
+A partitioner with a name from librdkafka treats keys as in librdkafka (``rdkafka_msg.c``):
 
 * Null keys: ``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty key. All other
   partitioners distribute null keys by load.
@@ -43,9 +44,7 @@ _POSITIVES = np.uint32(_POSITIVE)
 
 
 class Choice(Enum):
-    """A method to choose the partition of a record: by the hash of its key, by load, or at
-    random.
-    """
+    """A way to choose the partition of a record: by the hash of its key, by load, or at random."""
 
     #: The hash of the key modulo the number of all partitions, with or without a leader.
     HASH = "hash"
@@ -58,9 +57,10 @@ class Choice(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """A partitioner's methods to choose a partition, and its hash function.
+    """The rule by which a partitioner chooses the partition of a record.
 
-    * ``null``, ``empty``, ``other``: the methods for null keys, empty keys and all other keys.
+    * ``null``, ``empty``, ``other``: the :class:`Choice` for null keys, empty keys and all other
+      keys.
     * ``numbers``: computes the hash of each key in a column. Hashes are below 2^32.
     * ``number``: computes the same hash for a single key.
     * ``widths``: the allowed lengths of a key in bytes. None if all lengths are allowed.
@@ -76,8 +76,8 @@ class KeyRule:
     doc: str = ""
 
     def choice(self, key: bytes | None) -> Choice:
-        """The method for a record with the key ``key``. Raises DataError if the key's length is not
-        allowed.
+        """The way to choose the partition of a record with the key ``key``. Raises DataError if the
+        key's length is not allowed.
         """
         if key is None:
             return self.null
@@ -86,11 +86,11 @@ class KeyRule:
         return self.other if key else self.empty
 
     def sticky(self, keys: pa.Array) -> Bools | None:
-        """The mask of the rows with a null or empty key that are distributed by load
-        (:attr:`Choice.STICKY`). None if there can be no such row.
+        """The mask of the rows that are distributed by load (:attr:`Choice.STICKY`) because their
+        key is null or empty. None if there can be no such row.
 
-        Rows with any other key are never in the mask. If ``other`` is STICKY, all rows are sticky,
-        and the caller does not call this method.
+        The field ``other`` must not be STICKY when this method is called. With a STICKY ``other``,
+        all rows are distributed by load.
         """
         if self.null is not Choice.STICKY:
             return None

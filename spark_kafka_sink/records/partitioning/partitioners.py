@@ -90,9 +90,12 @@ class _Sticky:
 
 
 class BuiltInPartitioner:
-    """Java's default partitioner (``BuiltInPartitioner``, KIP-794): rows with a key are distributed
-    by the key's murmur2 hash, and rows without a key are sticky. If ``rule`` is given, rows are
-    distributed by this rule, which is the key rule of another partitioner.
+    """Java's default partitioner (``BuiltInPartitioner``, KIP-794). Rows with a key are distributed
+    by the key's murmur2 hash. Rows without a key are *sticky*: they are written to one partition
+    until this partition has received the bytes of a batch, then to another partition.
+
+    With an argument ``rule``, the object is another partitioner. The rule determines whether rows
+    with a null key, an empty key and any other key are sticky (:class:`KeyRule`).
     """
 
     def __init__(
@@ -167,9 +170,10 @@ class BuiltInPartitioner:
             out[slice(None) if rows is None else rows] = self._runs(topic, view, sizes, open_room)
 
     def _runs(self, topic: str, view: TopicView, sizes: Int64s, open_room: OpenRoom) -> Int32s:
-        """The partitions of sticky rows of one topic. ``sizes`` are the sizes of the rows in bytes.
+        """Chooses the partitions of the sticky rows of ``topic``. Rows that follow each other get
+        the same partition, until they fill about one batch. Then the next partition is chosen.
 
-        The result has runs of rows with the same partition. Each run fills about one batch.
+        ``sizes`` are upper bounds of the rows' sizes in bytes.
         """
         # Java compares the received bytes with the limit before each row. Here, one comparison is
         # made for all consecutive rows of a partition.
