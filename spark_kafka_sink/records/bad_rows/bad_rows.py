@@ -106,7 +106,8 @@ class BadRows:
       good. A higher number i means that the row can't be sent because of ``found[i - 1]``.
     * ``raises``: true if the object was created with None in place of the number of rows. Such an
       object collects no rows: :meth:`refuse` raises an error for the first bad row.
-    * ``topic``: the topic that the message of this error shows.
+    * ``topic``: the topic that the error message of :meth:`refuse` names. If it is empty, the
+      message names no topic.
     """
 
     __slots__ = ("found", "raises", "topic", "which")

@@ -1,7 +1,7 @@
 """The limits that a topic's configs set for records.
 
-This module does not import Arrow, because the driver needs the module at planning. It does not
-request the configs, and does not check rows: ``letters/row_limits`` does.
+``letters/row_limits`` compares the sizes and timestamps of rows with these limits. This module does
+not import Arrow, because the driver needs the module at planning.
 """
 
 from __future__ import annotations

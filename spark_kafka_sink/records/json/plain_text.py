@@ -49,8 +49,8 @@ def internal_text(column: pa.Array) -> pa.Array:
     * time: the number of nanoseconds
     * struct, array: a text such as ``[1,x,null]``
 
-    Only bytes have another text than in ``to_json``: Base64. For the same bytes, ``to_json`` writes
-    a different text in each run.
+    Bytes are the only exception: they become Base64. For bytes, ``to_json`` writes a different text
+    in each run.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()

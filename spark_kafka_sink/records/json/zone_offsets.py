@@ -1,9 +1,6 @@
 """Finds the offsets of a time zone from UTC, for many instants at once.
 
-The offsets come from Python's zoneinfo, because Arrow's are wrong for late instants. A zone's file
-in the time zone database has a list of transitions, and a rule for all later instants (RFC 8536,
-section 3.3). Arrow ignores this rule. The list ends in 2037 in older files, and years ago in newer
-files.
+The offsets come from Python's zoneinfo, because Arrow's offsets are wrong for late instants.
 """
 
 from __future__ import annotations
@@ -125,6 +122,9 @@ def _transition(zone: dt.tzinfo, before: int, after: int) -> int:
     return after
 
 
+# Arrow would be wrong here. A zone's file in the time zone database has a list of transitions, and
+# a rule for all instants after the list (RFC 8536, section 3.3). Arrow ignores this rule. In older
+# files, the list ends in 2037. In newer files, it ends when the rule begins (New York: 2007).
 def _offset(zone: dt.tzinfo, seconds: int) -> int:
     offset = dt.datetime.fromtimestamp(seconds, zone).utcoffset()
     assert offset is not None, "zoneinfo knows the offset of every instant"

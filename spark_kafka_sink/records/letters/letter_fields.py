@@ -1,6 +1,6 @@
 """Reads the fields of a dead letter from its headers.
 
-This module also has the beginnings of the headers' names. It does not import Arrow.
+The constants are the prefixes of the headers' names. This module does not import Arrow.
 ``letter_writer`` writes dead letters.
 """
 
@@ -20,9 +20,8 @@ def letter_fields(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str 
     """Reads the fields of a dead letter from its headers: code, reason, topic, batch, row and
     message.
 
-    A field is None if the record does not have its header: not every program that writes dead
-    letters writes all headers. If a header occurs several times, the last one counts. This happens
-    to a row that was itself read from a dead-letter topic.
+    A field is None if the record does not have the field's header: not every program that writes
+    dead letters writes all headers. If a header occurs several times, the last one counts.
     """
     from spark_kafka_sink.records.bad_rows.bad_rows import TEXT_OF_CODE
 

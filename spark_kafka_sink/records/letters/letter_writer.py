@@ -1,8 +1,8 @@
-"""Converts rows that can't be sent to dead letters: records for another topic, each with the reason
-why the row can't be sent.
+"""Makes dead letters from rows that can't be sent. A dead letter is a record for another topic,
+with the reason why the row can't be sent.
 
 A dead letter has the row's key, value, timestamp and headers, as far as they can be sent. After the
-row's own headers, it has the headers about the error: Kafka Connect's headers
+row's own headers, the letter has headers about the error: Kafka Connect's headers
 ``__connect.errors.*``, and headers of this package. If the row already has a header with the same
 name, both headers are kept, and the last one counts, as in Connect.
 
@@ -46,7 +46,8 @@ _REST = len(_TRUNCATED) + len(sized(b"false")) + 1 + 2 * 5
 
 @dataclass(frozen=True, slots=True)
 class LetterWriter:
-    """Converts rows that can't be sent to dead letters: records for the dead-letter topic.
+    """Makes dead letters from rows that can't be sent. A dead letter is a record for the
+    dead-letter topic.
 
     ``options`` are the options for dead letters. ``limits`` are the limits of the producer and of
     the dead-letter topic. ``connector``, ``task`` and ``batch_id`` are written into headers.
@@ -66,9 +67,9 @@ class LetterWriter:
         numbers: Int64s,
         now_ms: int,
     ) -> RecordColumns:
-        """Converts ``rows`` to dead letters.
+        """Makes a dead letter from each row of ``rows``.
 
-        * ``found[which[i]]``: the reason why row i can't be sent.
+        * ``found[which[i]]``: the reason why row i of ``rows`` can't be sent.
         * ``numbers[i]``: the number of row i within the task.
         * ``now_ms``: the time now, in milliseconds since the epoch. It replaces a timestamp that
           the dead-letter topic would reject.
