@@ -1,11 +1,10 @@
 """Divides the rows of a chunk into slices, one for each record batch.
 
-A *chunk* is all rows that are encoded together: a part of an Arrow batch, at most 4 or 8 MiB. The
-rows of a chunk are grouped by topic partition. A *slice* has consecutive rows of one group that go
-into the same record batch.
+A *chunk* is the rows that are encoded together. The rows of a chunk are grouped by topic partition.
+A *slice* has consecutive rows of one group that go into the same record batch.
 
 :func:`cut` returns the slices, and the offset delta and timestamp delta of each row.
-``record_encoder`` then encodes the records.
+``record_encoder`` encodes the records.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _FULL = 16
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """The slices of a chunk, in the order of its rows. A slice is consecutive rows that go into one
-    record batch.
+    """The slices of a chunk, in the order of the chunk's rows. A slice has consecutive rows that go
+    into one record batch.
 
     These fields have an item for each slice:
 

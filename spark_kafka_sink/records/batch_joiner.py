@@ -26,11 +26,10 @@ class BatchJoiner:
     are not joined.
 
     * ``now_ms()`` returns the time of a monotonic clock in ms.
-    * ``waiting(delay_ms)`` returns a context manager. It is open while this object waits for the
-      next Arrow batch. A producer passes its method ``waiting_for_input``: after a wait of
-      ``delay_ms`` plus linger.ms, the producer sends its open record batches, even if they are not
-      full. ``delay_ms`` is 100 (:data:`HOLD_MS`) while this object holds rows. At other times it is
-      0.
+    * ``waiting(delay_ms)`` returns a context manager, such as the producer's
+      ``waiting_for_input``. This object waits for Arrow batches only inside of this context
+      manager. ``delay_ms`` is 100 (:data:`HOLD_MS`) if this object holds rows during the wait, and
+      0 if it holds no rows.
     """
 
     __slots__ = ("_batches", "_error", "_expands", "_next", "_now_ms", "_schema", "_waiting")
@@ -56,19 +55,19 @@ class BatchJoiner:
     def next(self, size: ChunkSize) -> pa.RecordBatch | None:
         """Returns the next batch, or None at the end of the iterable.
 
-        If the batch is small, the following batches are joined to it. This ends when one of these
-        conditions is true:
+        If the batch is small, the following batches are joined to it. The joining ends when one of
+        these conditions is true:
 
         * The joined batch has ``size.wanted_rows`` rows.
-        * With the next batch, it would have more than ``size.max_rows`` rows or ``size.max_bytes``
-          bytes.
+        * The next batch would make the joined batch larger than ``size.max_rows`` rows or
+          ``size.max_bytes`` bytes.
         * The next batch has a different schema.
         * The iterable ends, or raises an exception.
         * 100 ms (:data:`HOLD_MS`) have passed since the call. A wait for the iterable can't be
-          interrupted, so it can last longer.
+          interrupted, so such a wait can last longer.
 
         If the iterable raises an exception, the calls first return all batches from before the
-        exception. Then a call raises the exception.
+        exception. The next call raises the exception.
         """
         if self._error is not None:
             raise self._error

@@ -371,9 +371,10 @@ class CompressionRatioEstimator:
         """Changes the topic's estimate after a batch with the ratio ``observed``. Returns the new
         estimate.
 
-        * If ``observed`` is higher than the estimate, the estimate rises to ``observed``, but by at
-          least 0.05.
-        * If ``observed`` is lower, the estimate falls to ``observed``, but by at most 0.005.
+        * If ``observed`` is higher than the old estimate, the new estimate is ``observed``, or the
+          old estimate plus 0.05 if that is higher.
+        * If ``observed`` is lower, the new estimate is ``observed``, or the old estimate minus
+          0.005 if that is higher.
         """
         if codec.is_none:
             return 1.0

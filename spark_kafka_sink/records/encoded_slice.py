@@ -1,8 +1,8 @@
 """The values that the encoder of columns and the accumulator exchange: positions in open batches,
 and slices.
 
-A *slice* is encoded records for one record batch. It is a part of a *chunk*: all rows that were
-encoded together, at most 4 or 8 MiB of an Arrow batch.
+A *chunk* is the rows that are encoded together. A *slice* has the encoded records of a chunk that
+go into one record batch.
 """
 
 from __future__ import annotations
@@ -49,19 +49,20 @@ def open_positions(numbers: Sequence[int]) -> OpenPositions:
 class EncodedSlice(NamedTuple):
     """Encoded records of one partition, for one record batch.
 
-    The records are a part of a *chunk*: all rows that were encoded together, into one buffer.
+    A *chunk* is the rows that were encoded together, into one buffer. The slice is a part of a
+    chunk.
 
     * ``data``: the bytes, as a view of a part of the chunk's buffer. The view keeps the whole
-      buffer in memory (rule R5 of DESIGN.md).
-    * ``generation``: the number of the open batch that gets the records. 0 for a new batch.
+      buffer in memory.
+    * ``generation``: the unique number of the open batch that gets the records. 0 for a new batch.
     * ``first_offset_delta``: the offset delta of the first record.
     * ``base_timestamp``: the timestamp in ms from which the timestamp deltas are counted.
     * ``max_timestamp``: the latest timestamp of the records in ms.
     * ``last``: true if the batch is full after these records.
-    * ``first_row``: the index of the slice's first row in the chunk, whose rows are ordered by
-      partition. It is needed to encode the slice again.
-    * ``largest_record``: for the metrics, the size in bytes of a batch with only the chunk's
-      largest record, estimated as in Java. 0 if it is unknown.
+    * ``first_row``: the index of the slice's first row in the chunk, after the chunk's rows were
+      ordered by partition. The index is needed to encode the slice again.
+    * ``largest_record``: the size in bytes of a batch with only the chunk's largest record,
+      estimated as in Java. 0 if the size is unknown. Only metrics use the size.
     """
 
     tp: TopicPartition
@@ -78,11 +79,10 @@ class EncodedSlice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EncodedSlices:
-    """All slices of a chunk, in order. A chunk is all rows that were encoded together.
+    """All slices of a chunk, in order. A chunk is the rows that were encoded together.
 
-    Each field is a sequence with an item for each slice. The items are the fields of
-    :class:`EncodedSlice`, except for its ``data``: the bytes of slice i are
-    ``buffers[i][starts[i] : ends[i]]``.
+    Each field is a sequence with an item for each slice. :class:`EncodedSlice` describes the items.
+    The bytes of slice i are ``buffers[i][starts[i] : ends[i]]``.
     """
 
     # There is no object for each slice. A chunk can have slices for a thousand partitions, and

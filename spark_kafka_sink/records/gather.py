@@ -373,8 +373,8 @@ def _rebase_offsets(array: pa.Array) -> pa.Array:
     """Returns an equal array with a data buffer that is small enough for views. The offset in a
     view has only 31 bits.
 
-    If the data buffer has more than 2 GiB, the data buffer of the result begins at the first byte
-    that the array uses. Otherwise the result is the array itself.
+    If the data buffer has less than 2 GiB, the result is the array itself. If the data buffer is
+    larger, the data buffer of the result begins at the first byte that the array uses.
     """
     data = array.buffers()[2]
     if data is None or data.size <= _INT32_MAX:

@@ -112,8 +112,8 @@ class Unreadable:
     * A record is malformed.
     * The wanted records of the batch are too large.
 
-    Malformed records and records that are too large are found only in a batch that possibly has a
-    wanted record.
+    Malformed records and records that are too large are found only in control batches, and in
+    batches that contain the bytes ``mention`` (an argument of :func:`read_batches`).
     """
 
     offset: int
@@ -128,10 +128,10 @@ class ReadBatch:
     * ``control``: true for a control batch.
     * ``marker``: the transaction marker of a control batch. None if the control record is of
       another kind.
-    * ``records``: the wanted records. If ``unreadable`` is not None, only those from before the
-      record that can't be read.
-    * ``unreadable``: the reason why the batch, or a record that is possibly wanted, can't be read.
-      None if there is no such reason.
+    * ``records``: the wanted records. If a record of the batch can't be read, only the wanted
+      records before this record.
+    * ``unreadable``: the reason why the batch, or one of its records, can't be read. None if no
+      such error was found.
     * ``header_known``: false if the header can't be read. Then only ``base_offset`` is known, and
       ``last_offset`` has the same value.
     """

@@ -1,11 +1,11 @@
-"""Converts Arrow columns to the types that Kafka needs: step 3 of a record's way (DESIGN.md).
+"""Converts Arrow columns to the types that Kafka needs.
 
 :class:`RecordColumns` has the topic, partition, key, value, headers and timestamp of many rows.
 :func:`from_record_batch` converts an Arrow batch to RecordColumns, without a loop over rows. It
 also finds rows that can't be sent.
 
-``column_plan`` has the roles of the columns. ``partitioners`` then chooses partitions, and
-``record_encoder`` encodes the records.
+``column_plan`` has the roles of the columns. After the conversion, ``partitioners`` chooses the
+partitions, and ``record_encoder`` encodes the records.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class RecordColumns:
 
     * ``topic``: one name for all rows, or a dictionary<int32, string> array without nulls.
     * ``partition``: int32. -1 means that the partitioner chooses the partition of the row. None
-      means that it chooses the partitions of all rows.
+      means that the partitioner chooses the partitions of all rows.
     * ``key``, ``value``: binary or large_binary. None if all keys or all values are null. After
       :meth:`filter`, values and headers can be views (binary_view).
     * ``headers``: the encoded headers section of each row: the number of headers as a varint, and
@@ -132,8 +132,8 @@ class RecordColumns:
         )
 
     def take(self, rows: npt.NDArray[np.int64]) -> RecordColumns:
-        """A copy of the rows with the indexes ``rows``, in the order of ``rows``. The copy contains
-        only the names of its own topics.
+        """A copy of the rows with the indexes ``rows``, in the order of ``rows``. In the copy, the
+        dictionary of ``topic`` contains only the topics of these rows.
         """
         index = integers(rows)
         return self._picked(rows, lambda column: without_views(column).take(index))
@@ -220,16 +220,17 @@ def from_record_batch(
 ) -> RecordColumns:
     """Converts the rows of ``batch`` to RecordColumns. Strings and binaries are not copied.
 
-    If an option such as ``keyColumns`` names the columns of a part of the record, this part must be
-    built before (``records/formats/composed_columns.py``). A row with a null timestamp gets
-    ``now_ms``, in ms since the epoch.
+    If options such as ``keyColumns`` name columns, the caller must first build the keys, values and
+    headers from these columns (``records/formats/composed_columns.py``). A row with a null
+    timestamp gets ``now_ms``, in ms since the epoch.
 
     A row can't be sent in these cases:
 
     * The topic is null, invalid, or the topic of a commit log.
     * The partition is negative.
-    * The timestamp is negative or too large. A bigint timestamp before 1980 is probably in seconds,
-      and is also refused.
+    * The timestamp is negative or too large.
+    * The timestamp is a bigint, and is before 1980 if it is read as milliseconds. Such a bigint is
+      probably in seconds.
     * A header is null, or has a null key.
     * The key or value is null, and ``plan`` does not allow this.
 
@@ -441,12 +442,12 @@ def _timestamp(column: pa.Array | None, now_ms: int, bad: BadRows) -> npt.NDArra
 def _without_seconds(
     ticks: npt.NDArray[np.int64], valid: Mask | None, bad: BadRows
 ) -> npt.NDArray[np.int64]:
-    """The timestamps of a bigint column, in milliseconds. A number before 1980 is probably in
-    seconds. Its row is refused, and the number becomes -1.
-
-    If seconds were read as milliseconds, the record would have a timestamp in January 1970, and
-    brokers would soon delete the record.
+    """Refuses the rows with a timestamp that is probably in seconds: a number that means a time
+    before 1980 if it is read as milliseconds. Returns the timestamps in milliseconds, with -1 for
+    these rows.
     """
+    # If seconds were read as milliseconds, the record would have a timestamp in January 1970, and
+    # brokers would soon delete the record.
     early = (ticks >= 0) & (ticks < _YEAR_1980_MS)
     if valid is not None:
         early &= valid

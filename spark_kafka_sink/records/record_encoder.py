@@ -7,12 +7,12 @@ batch. No function here takes a lock.
     groups = group_rows(columns, partitions)
     slices = encode_groups(columns, groups, accumulator.positions(groups.tps), limits, now_ms, ...)
 
-A *chunk* is the rows that are encoded together, at most 4 or 8 MiB of an Arrow batch. A *slice* has
-the encoded records of one topic partition for one record batch.
+A *chunk* is the rows that are encoded together. A *slice* has the encoded records of a chunk that
+go into one record batch.
 
 A slice is encoded for the batch that was open when ``positions`` was called. Another thread can
 close this batch before the slice is appended. Then the accumulator refuses the slice, and
-:func:`encode_slices_again` encodes its rows for another batch.
+:func:`encode_slices_again` encodes the rows of the slice for another batch.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ def _stable_order(codes: npt.NDArray[np.integer], low: int, high: int) -> Int64s
     """Returns the indexes that sort ``codes``. All codes are between ``low`` and ``high``. Equal
     codes keep their order.
 
-    numpy has a fast radix sort for 16-bit numbers only. So larger numbers are sorted in several
-    passes, 16 bits in each.
     """
+    # numpy has a fast radix sort for 16-bit numbers only. So larger numbers are sorted in several
+    # passes, 16 bits in each.
     if high - low < 65536:
         return (codes - low).astype(np.uint16).argsort(kind="stable")
     spread = codes.astype(np.int64) - low
@@ -143,8 +143,8 @@ def _content_sizes(columns: RecordColumns, key_and_value: Sequence[Int64s | None
 
 
 def _varint_sizes(lengths: npt.NDArray[np.integer]) -> Int64s | int:
-    """The size in bytes of each length (-1 or more), if it is encoded as a signed varint. If all
-    sizes are equal, the result is a single number.
+    """The number of bytes that each length needs as a signed varint. A length is -1 or more. If all
+    results are equal, the result is a single number.
     """
     largest = int(highest(lengths, initial=0))
     if largest < 64:
@@ -171,13 +171,13 @@ def encode_groups(
 
     * ``positions[g]``: the position in the open batch of ``groups.tps[g]``.
     * ``raw_limits``: the number of uncompressed record bytes that fit into a new batch, for each
-      group or for all groups. It is batch.size without the header, divided by the estimated
-      compression ratio.
+      group or for all groups. This number is batch.size without the header, divided by the
+      estimated compression ratio.
     * ``now_ms``: the timestamp of rows without a timestamp.
 
     The slices are ordered by group. If the first record of a group fits into the open batch, the
-    first slice of the group continues this batch. All other slices begin new batches, and their
-    ``generation`` is 0.
+    first slice of the group continues this batch. Every other slice begins a new batch. The
+    ``generation`` of a slice is the unique number of the open batch, or 0 for a new batch.
 
     If a record is larger than ``max_request_size``, raises RecordTooLargeError before anything is
     encoded.
@@ -223,15 +223,15 @@ def encode_slices_again(
     raw_limits: Sequence[int],
     now_ms: int,
 ) -> list[EncodedSlice]:
-    """Encodes rows again, whose slices the accumulator has refused. The accumulator refuses a slice
-    if its open batch was closed before the slice was appended.
+    """Encodes the rows of refused slices again. The accumulator refuses a slice if the open batch
+    for the slice was closed before the slice was appended.
 
     * ``columns``, ``groups``: the rows of the chunk that the slices come from.
     * ``refused``: the slices, at most one for each partition.
     * ``positions``, ``raw_limits``: the current values, with an item for each refused slice.
 
-    If the rows of a slice do not fit into one batch now, the result has several slices for its
-    partition.
+    If the rows of a slice do not fit into one batch now, the result has several slices for the
+    partition of the slice.
     """
     if groups.order is None:
         (only,) = refused
@@ -276,11 +276,11 @@ def _encode(
     content: Int64s,
     cuts: Cuts,
 ) -> tuple[pa.Buffer, Int64s]:
-    """Encodes all records into one buffer. Returns the buffer, and the position in the buffer at
-    which each record ends.
+    """Encodes all records into one buffer. Returns the buffer, and the end of each record: its
+    distance in bytes from the beginning of the first record.
 
-    If no row has headers, the buffer begins with a zero byte that belongs to no record. Each record
-    then ends one byte after its returned position.
+    The first record begins at byte 0 of the buffer. If ``columns`` has no headers, the first record
+    begins at byte 1, because byte 0 belongs to no record.
     """
     # The pieces of a record: a head (length, attributes, deltas and key length: mostly 8 to 12
     # bytes, packed by shifts), the key, the value's length, the value, and the headers. One Gather

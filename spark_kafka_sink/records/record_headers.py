@@ -29,9 +29,10 @@ from spark_kafka_sink.records.varint import Int64s, Packed, pack, unsigned_sizes
 def encode_headers(
     column: pa.Array, key: pa.Array, value: pa.Array, unsendable: Mask | None = None
 ) -> pa.Array:
-    """Encodes the headers of every row of ``column``, a list, large_list or map array. Returns a
-    large_binary array with the headers section of each row.
+    """Encodes the headers of every row of ``column``. Returns a large_binary array with the headers
+    section of each row.
 
+    * ``column``: an array of the type list, large_list or map.
     * ``key``, ``value``: the keys and values in ``column.values``, as binary arrays. A value can be
       null.
     * ``unsendable``: the mask of the headers that are left out.
@@ -73,11 +74,11 @@ def encode_headers(
 def check_headers(
     column: pa.Array, key: pa.Array, element: pa.Array | None, bad: BadRows
 ) -> Mask | None:
-    """Adds the rows that have a null header, or a header with a null key, to ``bad``.
+    """Adds to ``bad`` the rows that have a null header, or a header with a null key.
 
     Returns the mask of these headers, with an item for each entry of ``column.values``. None if
-    there is no such header. ``element`` is ``column.values`` as a struct array. It is None if
-    ``column`` is a map, because the entries of a map can't be null.
+    there is no such header. ``element`` is ``column.values`` as a struct array. If ``column`` is a
+    map, ``element`` is None, because the entries of a map can't be null.
     """
     unsendable: Mask | None = None
     for child, what, hint in (
@@ -119,5 +120,5 @@ def _one(parts: Sequence[Packed]) -> Packed:
 
 
 def _sizes(values: Int64s) -> Int64s:
-    """The size in bytes of each number (-1 or more), if it is encoded as a signed varint."""
+    """The number of bytes that each value needs as a signed varint. Each value is -1 or more."""
     return unsigned_sizes(values << 1, int(values.max(initial=0)) << 1)

@@ -46,8 +46,8 @@ class Refusal(NamedTuple):
 
 
 class Payloads(NamedTuple):
-    """The key or value of each row, as a binary or large_binary array. The entry of a row in
-    ``refusals`` has no meaning.
+    """The key or value of each row, as a binary or large_binary array. ``refusals`` has the rows
+    that can't be encoded. The keys or values of these rows have no meaning.
     """
 
     array: pa.Array
@@ -72,11 +72,11 @@ Piece = Packed | Column
 
 
 def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
-    """Creates a Gather, and puts all pieces of all rows into it. The caller then joins its slots to
-    one buffer.
+    """Creates a Gather with all pieces of all rows. :meth:`Gather.join` joins the pieces to one
+    buffer, row by row.
 
-    Each of ``pieces`` has some bytes for every row. Short pieces that follow each other share a
-    slot. ``more`` is the number of additional slots at the end. The caller fills these slots.
+    Each of ``pieces`` has some bytes for every row. ``more`` is the number of additional slots at
+    the end of the Gather. (A slot is a place for one byte string.) The caller fills these slots.
     """
     slots = _slots(pieces)
     width = len(slots)
@@ -93,9 +93,9 @@ def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
 
 
 def _slots(pieces: Sequence[Piece]) -> list[Piece | tuple[Packed, Packed]]:
-    """Joins short pieces that follow each other, so that they need only one slot together. The
-    result of joining is one piece of at most 8 bytes, or a pair of pieces with at most 12 bytes
-    together.
+    """Groups short pieces that follow each other, so that a Gather has fewer byte strings to join.
+    A group becomes one piece of at most 8 bytes, or a pair of pieces with at most 12 bytes
+    together. All other pieces stay as they are.
     """
     slots: list[Piece | tuple[Packed, Packed]] = []
     words: list[Packed] = []
@@ -140,10 +140,11 @@ class RowPieces:
             self.add_packed([packed_bytes(data[start : start + _WORD])], where)
 
     def add_packed(self, parts: Sequence[Packed], where: Mask | None = None) -> None:
-        """Appends a short string to every row. Each row has its own string. If ``where`` is given,
+        """Appends a string to every row. Each row has its own string. If ``where`` is given,
         appends strings only to the rows in this mask.
 
-        A :class:`Packed` has at most 8 bytes, so ``parts`` has the parts of the string, in order.
+        ``parts`` has the parts of the strings, in order. Each part has at most 8 bytes of each
+        row's string.
         """
         for part in parts:
             if where is not None:

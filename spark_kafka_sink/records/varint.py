@@ -3,8 +3,9 @@
 
 A varint is signed (zigzag) or unsigned, and has up to 5 bytes (int32) or 10 bytes (int64).
 
-In a column of varints (:class:`Packed`), each varint is a 64-bit word with the varint's bytes, and
-the number of these bytes. In this form, the varints of two columns can be joined row by row.
+:class:`Packed` is a column of varints: an array of 64-bit words with the bytes of the varints, and
+an array with the sizes of the varints. In this form, the varints of two columns can be joined row
+by row.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class Packed:
     most: int
 
     def __add__(self, other: Packed) -> Packed:
-        """Joins the two strings of each row. Only the first 8 bytes of the result are kept."""
+        """Joins the two strings of each row. The joined string must have at most 8 bytes."""
         word = self.word
         if other.word is not _ZERO:
             word = word | other.word << (self.size << _3)
@@ -161,11 +162,10 @@ _CONTINUED = np.array([0x8080808080808080 & ((1 << 8 * n) - 1) for n in range(9)
 
 
 def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7) -> Int64s:
-    """The size in bytes of each value, if it is encoded as an unsigned varint. ``largest`` is an
-    upper bound of the values, which must not be negative.
+    """The number of bytes that each value needs. The first byte has 7 bits of the value. Each
+    further byte has ``more`` bits: 7 for an unsigned varint, 8 for a number in two's complement.
 
-    The first byte has 7 bits of the value. Each further byte has ``more`` bits, which is 7 for a
-    varint.
+    ``largest`` is an upper bound of the values. The result for a negative value is 1.
     """
     size = np.ones(len(values), np.int64)
     bits = 7
@@ -177,8 +177,8 @@ def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7)
 
 @lru_cache(1024)
 def pack_constant(value: int) -> tuple[Packed, ...]:
-    """The signed varint of one value, for all rows, as a tuple of :class:`Packed`. The tuple has
-    one item. If the varint has more than 8 bytes, the tuple has a second item with the other bytes.
+    """The signed varint of one value, for all rows, as one :class:`Packed` in a tuple. A varint of
+    more than 8 bytes needs two: the second has the bytes after the eighth byte.
     """
     data = varint(value)
     parts = [data] if len(data) <= 8 else [data[:8], data[8:]]
@@ -186,8 +186,8 @@ def pack_constant(value: int) -> tuple[Packed, ...]:
 
 
 def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
-    """The signed varint of each value, as a sequence of :class:`Packed`. The sequence has one item.
-    If a varint can have more than 8 bytes, the sequence has a second item with the other bytes.
+    """The signed varint of each value, as one :class:`Packed` in a sequence. If a varint has more
+    than 8 bytes, the sequence has two: the second has the bytes after the eighth byte.
     """
     if len(values) == 0:
         return pack_constant(0)
@@ -202,11 +202,10 @@ def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
 
 
 def pack_unsigned(values: Int64s) -> Sequence[Packed]:
-    """The unsigned varint of each value, as a sequence of :class:`Packed`. Each value is read as an
-    unsigned 64-bit number. A negative value has a varint of ten bytes.
+    """The unsigned varint of each value, as one :class:`Packed` in a sequence. If a varint has more
+    than 8 bytes, the sequence has two: the second has the bytes after the eighth byte.
 
-    The sequence has one item. If a varint can have more than 8 bytes, the sequence has a second
-    item with the other bytes.
+    Each value is read as an unsigned 64-bit number. A negative value has a varint of ten bytes.
     """
     if len(values) == 0:
         return [packed_bytes(b"\x00")]
