@@ -82,8 +82,8 @@ class WorkerIds:
     """The transactional ids that this worker process has used. ``token`` is unique for the process,
     and is a part of each id. Thread-safe: ``_lock`` guards all fields.
 
-    Each used id has an entry, which is never removed. The number of a run's entries grows with the
-    tasks of its largest micro-batch in this process, and with failed attempts.
+    The object remembers each used id until the process ends. The number of ids that a run uses
+    grows with the tasks of its largest micro-batch in this process, and with failed attempts.
     """
 
     def __init__(self, token: str = "") -> None:
@@ -277,7 +277,7 @@ class TransactionalProducers:
     def _next(self) -> tuple[KafkaProducer, bool]:
         """Returns a producer with a transactional id, and whether this process has used the id
         before. The first call returns the producer that :meth:`begin` has taken, if this producer
-        can still be used. Any other call takes a producer from the cache, or creates a producer.
+        can still be used. In any other case, the producer comes from the cache, or is new.
         """
         begun, self._begun = self._begun, None
         if begun is not None and begun.reusable:

@@ -333,7 +333,7 @@ class Ledger:
         self._write(_PROGRESS, released)
 
     def step(self, caller: Caller, end: int) -> BegunStep:
-        """Records the step that the backfill writes next, with a new version. The step covers the
+        """Records the next step of the backfill, with a new txnVersion. The step covers the
         positions from ``Progress.at`` up to ``end`` - 1. Call this method before the rows of the
         step are written to Kafka.
 
@@ -360,12 +360,12 @@ class Ledger:
         return BegunStep(self._owned(caller, recorded).version, state.generation)
 
     def settle(self, caller: Caller, ms: int) -> Settled:
-        """Records that the open step is written, and that writing the step took ``ms``
-        milliseconds.
+        """Records that the recorded step is written, and that the write took ``ms`` milliseconds.
 
         Call this method only after the write of the step has succeeded. The method does not check
-        this, because the commit log does not show a step without rows.
+        whether the write has succeeded.
         """
+        # (The commit log does not show a step without rows.)
         state = self._state_of(self._key)
         return self._settled(caller, state, ms, is_written=True)
 

@@ -42,8 +42,8 @@ class TaskTransaction:
     """The transaction of a task with exactly-once.
 
     - ``prepared``: the transaction that the driver must end. None if the task wrote nothing.
-    - ``generation``: the commit log's generation at planning. This number rises when another run
-      takes over the write's key.
+    - ``generation``: a number of the write's key in the commit log, as it was at planning. The
+      number grows when another run takes over the key.
     - ``start_ms``: the wall time of the first row in milliseconds. -1 if there was no row.
     - ``payload``: the numbers of rows and bytes that the task wrote, such as ``(1000, 52000)``. If
       the batch is already done, these are the rows and bytes that the task skipped. None if the

@@ -104,8 +104,9 @@ class TransactionTime:
     """The time limit of a task's transaction, in milliseconds. The transaction must end within
     ``timeout_ms`` (transaction.timeout.ms). The last ``margin_ms`` are for the driver's commit.
 
-    ``generation`` is the commit log's generation at planning: a number that grows when another run
-    takes over. The task returns it to the driver (``TaskTransaction``).
+    ``generation`` is a number of the write's key in the commit log, as it was at planning. The
+    number grows when another run takes over the key. The task returns ``generation`` to the driver
+    (``TaskTransaction``).
     """
 
     timeout_ms: int
