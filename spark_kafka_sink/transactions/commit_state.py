@@ -366,7 +366,8 @@ class CommitState:
 
     def _next_generation(self, now_ms: int) -> int:
         """The next generation of the key, a number that grows with each take-over. The first
-        generation is ``now_ms``, the wall-clock time. Each later one is larger by one.
+        generation is ``now_ms``, the wall-clock time, and at least 1. Each later generation is
+        larger by one.
         """
         # (The clock's time is larger than each generation before a loss of the log.)
         return self.generation + 1 if self.generation else max(1, now_ms)

@@ -98,7 +98,7 @@ KILLED_AFTER_MS: Final = 5_000
 
 class Committer:
     """Commits and aborts batches, and ends the decided batches of earlier drivers. A batch is
-    decided if the commit log has the decision to commit it. The requests are sent over the
+    decided if the commit log has the decision to commit the batch. The requests are sent over the
     connections of ``client``.
 
     Each step before a decision may take max.block.ms. The commit of a decided batch may take
@@ -171,7 +171,7 @@ class Committer:
         tasks_may_run: bool,
     ) -> tuple[str, ...]:
         """Aborts batch ``number``, whose prepared transactions are ``transactions``. Then aborts
-        two kinds of orphans, and returns the ids of these orphans:
+        two kinds of orphans, and returns the ids of the aborted orphans:
 
         * Open transactions of the run ``owner.run_id`` that were planned at the generation
           ``owner.generation`` or earlier. Each take-over of the key raises the generation, a number
@@ -195,9 +195,9 @@ class Committer:
         commit message. Returns the ids of the aborted transactions.
 
         ``mine`` returns True for the transactional ids of the batch. Each id contains the run of
-        its transaction. The runs of the batch's open transactions become superseded: they can't
-        commit any more. Then the open transactions of all superseded runs are aborted. A
-        transaction that a decision names does not count as open here, and is not aborted.
+        its transaction. The runs of the batch's open transactions become superseded: these runs
+        can't commit any more. Then the open transactions of all superseded runs are aborted. A
+        transaction that a decision names is left alone.
 
         The call waits at least KILLED_AFTER_MS, so that Spark can kill the tasks.
         """

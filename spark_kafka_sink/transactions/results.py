@@ -85,10 +85,10 @@ _VISIBLE: Final = {
 @dataclass(frozen=True, slots=True)
 class LogLost:
     """The reason why a commit or the planning of a batch fails: the commit log has lost the state
-    of the key, or an operator has reset it.
+    of the key, or an operator has reset the state.
 
-    ``generation`` is the generation of the key when the batch was planned. It is a number in the
-    state that grows when a run takes over the key.
+    ``generation`` is the generation of the key when the batch was planned. The generation is a
+    number in the state that grows when a run takes over the key.
     """
 
     generation: int
@@ -160,8 +160,8 @@ class VersionLeftOut:
 @dataclass(frozen=True, slots=True)
 class VersionForgotten:
     """The reason why a commit or the planning of a batch fails: the job's version ``number``
-    (txnVersion) is older than all versions in the commit log. So it is unknown whether it was ever
-    written. ``oldest`` and ``last_done`` are the oldest and the newest version in the log.
+    (txnVersion) is older than all versions in the commit log. So it is unknown whether this version
+    was ever written. ``oldest`` and ``last_done`` are the oldest and the newest version in the log.
     """
 
     number: int
@@ -363,8 +363,8 @@ class OutcomeUnknown:
 @dataclass(frozen=True, slots=True)
 class PerhapsDecided:
     """The reason why a commit fails: it is unknown whether the decision to commit batch ``number``
-    was written to the commit log. ``ids`` are the transactional ids of the batch. ``error`` is the
-    error that has ended the commit.
+    was written to the commit log. ``ids`` are the transactional ids of the batch. ``error`` was
+    raised by the write of the decision, or by a later step of the commit.
     """
 
     number: int
@@ -494,7 +494,8 @@ def in_part(decision: Decision, lost: tuple[str, ...]) -> Refuse:
 
 def perhaps_decided(tried: Decision, error: KafkaError) -> Refuse:
     """Returns the failure of a commit if it is unknown whether its decision ``tried`` was written
-    to the commit log. ``error`` is the error that has ended the commit.
+    to the commit log. ``error`` was raised by the write of the decision, or by a later step of the
+    commit.
     """
     return Refuse(Commit.UNKNOWN, PerhapsDecided(tried.number, tried.ids, error))
 

@@ -228,8 +228,7 @@ class View:
     """All facts that this process has collected while it works on one goal, such as the commit of a
     batch.
 
-    * ``state``: the state of the key in the commit log, as this process has read or written it
-      last.
+    * ``state``: the state of the key that this process has most recently read or written.
     * ``wall_ms``: the wall-clock time when this process opened the key. To *open* a key means to
       fence its earlier writers, and to read its state.
 
@@ -366,8 +365,8 @@ class Confirm:
     """Step: check that the state is the newest state of the key in the commit log. The state may be
     old, because a former leader of the log's partition may have returned it.
 
-    The step writes the unchanged state, and aborts that write. A former leader does not accept a
-    write, so the step then fails.
+    The step writes the unchanged state, and aborts that write. If the state is old, the step fails,
+    because only the present leader accepts a write.
     """
 
 
@@ -430,8 +429,9 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class PrepareOwn:
-    """Step: write the report and the consumer group's offsets of the batch, each in a transaction
-    of the driver itself. These transactions stay open, and are committed with the batch.
+    """Step: write the report and the consumer group's offsets of the batch. The driver itself
+    writes each of them in a transaction of its own. These transactions stay open, and are committed
+    with the batch.
 
     Their transactional ids contain two parts:
 
