@@ -123,7 +123,7 @@ TASKS = (
     Task(
         "Limit the load on brokers",
         "In the example, all tasks of the write together send at most 10 MB per second"
-        " ([tuning](tuning.md#a-limit-of-your-own)).",
+        " ([tuning](tuning.md#a-limit-for-the-rate-of-a-write)).",
         ("maxRecordsPerSecond", "maxBytesPerSecond", "tasksAtOnce"),
         {**_SERVERS, "maxBytesPerSecond": "10000000"},
     ),
