@@ -121,7 +121,8 @@ def prepare(options: argparse.Namespace, out: IO[str]) -> None:
     jars = None
     if options.kafka and shutil.which("mvn"):
         print(
-            f"Kafka's jars are downloaded meanwhile, unless this machine has them: {_KAFKA_MB} MB.",
+            f"Kafka's jars ({_KAFKA_MB} MB) are downloaded meanwhile, unless this machine has"
+            " them.",
             file=out,
         )
         jars = subprocess.Popen(

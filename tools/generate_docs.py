@@ -534,8 +534,9 @@ def _exported_metrics() -> Iterator[str]:
         " The brackets name Spark's field:",
         instruments.Origin.LISTENER: "The listener itself measures these metrics:",
         instruments.Origin.RUNNING: "These metrics describe"
-        " [work that runs](monitoring.md#work-that-runs), such as the micro-batch that a query is"
-        " writing. They need the option `progressTopic`. While a write runs, each of its Python"
+        " [a running batch](monitoring.md#progress-of-a-running-batch), such as the micro-batch"
+        " that a query is writing. They need the option `progressTopic`. While a write runs, each"
+        " of its Python"
         " workers sends figures every 10 s. If no figures of the write have arrived for a minute,"
         " the write counts as over, and all of its metrics are 0. The brackets name the field of"
         " `RunningWrite`, which `RunningWrites.read()` returns:",

@@ -241,8 +241,8 @@ The option `progressTopic` names a topic for the progress of running tasks and c
 worker writes for more than ten seconds, it sends a record of JSON to this topic every ten seconds.
 The key of the record is the worker's name. A worker runs several tasks of a stage one after the
 other. The figures of the record are sums over these tasks, including failed attempts. If a commit
-takes more than ten seconds, the driver sends records too.
-[`KprodListener` and `show_progress`](monitoring.md#work-that-runs) read these records.\
+takes more than ten seconds, the driver sends records too. These records are read by
+[`KprodListener` and `show_progress`](monitoring.md#progress-of-a-running-batch).\
 """.splitlines()
 
 _RUNNING_TASKS = """\
