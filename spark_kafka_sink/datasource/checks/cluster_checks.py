@@ -89,12 +89,12 @@ def check_cluster(
     config: SinkConfig, *, timeout_ms: int, clock: Clock | None = None, on_driver: bool = True
 ) -> Iterator[Step]:
     """Checks on this machine whether a write with ``config`` can work. Runs all :data:`STEPS`, and
-    yields each result when the step is done. A step that an earlier failure makes impossible is
-    skipped.
+    yields each result when the step is done. A step that is impossible because of an earlier
+    failure is skipped.
 
-    ``timeout_ms`` is the time limit of each request. ``on_driver`` is false if a task calls this
-    function: the step for the driver's Python interpreter is then skipped. Raises ConfigError for
-    invalid settings, such as a trust store that does not exist.
+    ``timeout_ms`` is the time limit of each request. ``on_driver`` is False if a task calls this
+    function. In a task, the step for the driver's Python interpreter is skipped. Raises ConfigError
+    for invalid settings, such as a trust store that does not exist.
     """
     return _all_of(STEPS, _whole(config, timeout_ms, clock, on_driver=on_driver))
 
@@ -110,12 +110,12 @@ def _whole(
 
 
 def check_exactly_once(config: SinkConfig, *, timeout_ms: int) -> Generator[Step, None, None]:
-    """Runs the steps of :func:`check_cluster`, and then a trial of transactions. Yields their
-    results, in the order of :data:`TRIAL_STEPS`.
+    """Runs the steps of :func:`check_cluster`, and then a trial of transactions. Yields the results
+    of all steps, in the order of :data:`TRIAL_STEPS`.
 
-    The trial is skipped if a step for connections or transactions has failed. It uses its own topic
-    and transactional id. The caller must close the generator: this removes the topic, even if the
-    caller stops early.
+    The trial is skipped if a step for connections or transactions has failed. The trial uses its
+    own topic and its own transactional id. The caller must always close the generator. If the
+    caller stops early, the call of ``close`` removes the topic.
     """
     failed = False
 

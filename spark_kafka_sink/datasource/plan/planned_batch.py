@@ -72,9 +72,9 @@ class PlannedBatch:
         ``batch_id`` is the micro-batch's id, or None for a batch job. If a message is missing, or
         if there are too many dead letters, raises one of these errors:
 
-        * CommitError with exactly-once.
-        * DeliveryError otherwise. The rows that were sent stay in Kafka, and Spark may write them
-          again.
+        * With exactly-once, CommitError.
+        * With other guarantees, DeliveryError. The rows that were sent stay in Kafka, and Spark may
+          write them again.
 
         With exactly-once, also raises the errors of :meth:`Committer.commit`.
         """
@@ -105,8 +105,8 @@ class PlannedBatch:
     @property
     def _not_confirmed(self) -> type[KafkaError]:
         """The class of the error for a batch that fails the checks of :meth:`commit`. With
-        exactly-once it is CommitError. Otherwise it is DeliveryError, because rows of the batch are
-        already visible.
+        exactly-once, the class is CommitError. With other guarantees, the class is DeliveryError,
+        because rows of the batch are already visible.
         """
         return CommitError if self.plan.config.is_exactly_once else DeliveryError
 
@@ -255,8 +255,8 @@ class PlannedBatch:
         batch_id: int | None,
         report: WriteReport,
     ) -> KafkaError | None:
-        """Aborts the batch's transactions. Returns the error if some of them may still be open,
-        otherwise None.
+        """Aborts the batch's transactions. If the abort fails, some of the transactions may still
+        be open, and the error is returned. If the abort succeeds, returns None.
         """
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
 

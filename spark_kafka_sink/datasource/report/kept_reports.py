@@ -129,7 +129,9 @@ def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
 
 
 def _fit(query_id: str) -> str:
-    """Returns the query id if it can be a part of a file name, and otherwise ``none``."""
+    """Returns the query id if it can be a part of a file name. For any other query id, returns
+    ``none``.
+    """
     return query_id if _QUERY_ID.fullmatch(query_id) else _NO_QUERY
 
 

@@ -111,9 +111,7 @@ def _id_of(config: ProducerConfig) -> TransactionalId | None:
 
 def _replaces(wanted: TransactionalId, other: TransactionalId | None) -> bool:
     """True if the transactional id ``other`` is out of use, because a task now takes the id
-    ``wanted``.
-
-    This is so in two cases:
+    ``wanted``. There are two cases:
 
     - Both ids are equal.
     - Both belong to one key of the commit log, but to different runs or different generations. A

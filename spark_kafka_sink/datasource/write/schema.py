@@ -1,7 +1,7 @@
 """The columns of a Kafka sink, their types and their precedence, as in Spark's own sink.
 
 The driver checks a DataFrame's schema before any task, and makes a :class:`ColumnPlan` of it. The
-error messages are those of Spark's Kafka sink (``KafkaWriter.scala``).
+error messages are the same as in Spark's Kafka sink (``KafkaWriter.scala``).
 
 | column | type | absent | null |
 |---|---|---|---|
@@ -14,7 +14,7 @@ error messages are those of Spark's Kafka sink (``KafkaWriter.scala``).
 
 - A bigint that means a time before 1980 is an error: the value is most likely in seconds.
 - As in Spark's sink, names are case-sensitive, the first match counts, and other columns are
-  ignored. With the option ``topic``, the column ``topic`` is ignored, too.
+  ignored. If the option ``topic`` is set, the column ``topic`` is also ignored.
 - Spark's sink has no column ``timestamp`` and no map headers.
 - Collated, char and varchar strings are also accepted, because their bytes are UTF-8.
 """

@@ -181,7 +181,8 @@ def _deliver(listener: ProgressListener, progress: TaskProgress) -> None:
 
 def waits_for(step: str, progress: ProducerProgress | None) -> str:
     """Describes why a task waits, and the brokers that have not responded. If the producer has used
-    up its memory (buffer.memory), the task waits for memory. Otherwise the reason is ``step``.
+    up its memory (buffer.memory), the task waits for memory. In any other case, the reason is
+    ``step``.
     """
     if progress is None:
         return step

@@ -268,8 +268,8 @@ class WriteTask:
     def drop(self, batches: Iterator[pa.RecordBatch], *, count: bool) -> TaskCommitMessage:
         """Ends the attempt without writing a row, because the batch is already committed.
 
-        If ``count`` is true, reads and counts the rows, so that the driver can compare them with
-        the written rows and bytes. Otherwise reads no row.
+        If ``count`` is True, reads and counts the rows, so that the driver can compare them with
+        the written rows and bytes. If ``count`` is False, reads no row.
         """
         start = self._monotonic_ms()
         for kept in self._all_kept(batches) if count else ():
