@@ -1,6 +1,5 @@
-"""Joins small Arrow record batches into larger ones.
-
-The producer determines how many rows a joined batch should have. This module does not.
+"""Joins small Arrow record batches into larger ones. The producer determines how many rows a joined
+batch should have.
 """
 
 from __future__ import annotations

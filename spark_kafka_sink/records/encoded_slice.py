@@ -21,8 +21,8 @@ class OpenPosition(NamedTuple):
     """The position in a partition's open batch at which the next record will be encoded.
 
     * ``generation``: the unique number of the open batch. 0 if no batch is open.
-    * ``record_count``: the number of records in the batch. This is also the offset delta of the
-      next record.
+    * ``record_count``: the number of records in the batch. The same number is the offset delta of
+      the next record.
     * ``base_timestamp``: the timestamp of the batch's first record in ms. Not used if no batch is
       open.
     * ``room``: the number of bytes, before compression, that still fit into the batch.

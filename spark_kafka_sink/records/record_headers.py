@@ -37,8 +37,7 @@ def encode_headers(
       null.
     * ``unsendable``: the mask of the headers that are left out.
 
-    A row with a null list has no headers. Duplicate headers are kept, and so is the order of the
-    headers.
+    A row with a null list has no headers. Duplicate headers and the order of the headers are kept.
     """
     starts, counts = _ranges(column)
     if unsendable is not None:

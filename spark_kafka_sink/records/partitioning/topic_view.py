@@ -1,7 +1,7 @@
 """Prepares the input of every partitioner: facts about topics, the partitions in the column
 ``partition``, and the rows of each topic.
 
-This module does not choose partitions: ``partitioners`` does.
+``partitioners`` chooses the partitions.
 """
 
 from __future__ import annotations
