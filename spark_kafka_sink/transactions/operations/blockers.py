@@ -72,9 +72,9 @@ class Blocker:
       another client.
     * ``decided``: the decision that names the transaction, or None.
     * ``age_ms``: the age in milliseconds by this machine's clock. None if it is unknown.
-    * ``committed``: the transactional id if the commit marker of the transaction was lost,
-      otherwise None. In that case the coordinator shows the transaction as committed, and a
-      partition shows it as open. The partition had no leader at the commit.
+    * ``committed``: the transactional id of a transaction whose commit marker was lost, because a
+      partition had no leader at the commit. The coordinator shows such a transaction as committed,
+      but the partition still shows it as open. None for any other transaction.
     """
 
     topic: str
@@ -331,9 +331,9 @@ def every_listed(
     *,
     producer_ids: Collection[int] = (),
 ) -> tuple[ListedTransaction, ...]:
-    """Requests from every broker its transactions, and returns those whose state is one of
-    ``states``. They may belong to any client. Transactions that the principal may not DESCRIBE are
-    missing.
+    """Sends ListTransactions to every broker, and returns the transactions whose state is one of
+    ``states``. The transactions may belong to any client. Transactions that the principal may not
+    DESCRIBE are missing.
 
     If ``producer_ids`` is not empty, returns only the transactions of these producers. Raises
     KafkaTimeoutError if a broker does not respond.

@@ -170,7 +170,9 @@ def _groups(client: TransactionClient, deadline_ms: int) -> tuple[str, ...]:
 
 
 def _unless_final(code: ErrorCode) -> ErrorCode:
-    """Returns ``code`` if the request must be sent again, otherwise NONE. So a group with an error
-    that a retry can't resolve, such as a missing group, counts as a group without offsets.
+    """Returns ``code`` if the request must be sent again. Returns NONE for success, and for an
+    error that a retry can't resolve.
     """
+    # (After such an error, a group counts as a group without offsets. For example, the group may
+    # have been deleted.)
     return ErrorCode.NONE if retry_decision(code) is RetryDecision.FINAL else code

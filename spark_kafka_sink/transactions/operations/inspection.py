@@ -78,9 +78,10 @@ class DecidedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """The state of a key of the commit log, and the transactions of its decision in progress.
+    """The state of a key of the commit log.
 
-    ``transactions`` is empty if the key has no decision in progress.
+    ``transactions`` has the transactions of the batch that is decided and not done yet. If there is
+    no such batch, ``transactions`` is empty.
     """
 
     key: str
@@ -193,8 +194,8 @@ class Inspector:
         return _known(self._log.states(prefix, self._client.deadline()))
 
     def report(self, key: str, state: CommitState) -> KeyReport:
-        """Creates the report of ``key``. If ``state`` has a decision in progress, reads the state
-        of its transactions from their coordinators.
+        """Creates the report of ``key``. If ``state`` has a decision to commit a batch, the
+        coordinators describe the batch's transactions.
         """
         if state.decision is None:
             return KeyReport(key, state)
@@ -233,8 +234,8 @@ def _known(keys: Mapping[str, CommitState] | None) -> Mapping[str, CommitState]:
 
 
 def check_key(key: str) -> str:
-    """Returns ``key`` if it has a valid form: ``prefix`` or ``prefix~name``. Otherwise raises
-    ConfigError.
+    """Returns ``key`` if it has a valid form: ``prefix`` or ``prefix~name``. Raises ConfigError if
+    the form is not valid.
     """
     parts = key.split(SEPARATOR)
     if len(parts) > 2:
@@ -248,7 +249,7 @@ def check_key(key: str) -> str:
 
 
 def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:
-    """Returns the decided transactional ids of all keys. The value is the decision of the id."""
+    """Returns the decision for each transactional id that a decision in ``states`` names."""
     return {
         one: DecidedBy(key, state.decision.number)
         for key, state in states.items()

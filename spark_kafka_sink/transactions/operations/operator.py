@@ -194,10 +194,8 @@ class Operator:
         """Commits every transaction of the decided batch in ``report``, and checks that the rows of
         the batch are visible.
 
-        There is one exception: if brokers have aborted some of the transactions, and none is
-        committed, aborts the others. The batch's driver or another command may have ended the batch
-        since ``report``. So the result comes from the coordinators of the transactions, and not
-        only from the log.
+        Exception: if brokers have aborted some of the transactions, and none is committed, the
+        other transactions are aborted. The result shows whether the batch is committed.
 
         Raises one of these errors:
 
@@ -207,6 +205,8 @@ class Operator:
           committed.
         * KafkaTimeoutError: commit markers are missing.
         """
+        # The batch's driver or another command may have ended the batch since ``report``. So the
+        # result comes from the coordinators of the transactions, and not only from the log.
         state = self._committer.roll_forward(report.key, only_lost=True)
         decision = report.state.decision
         if decision is None:
@@ -235,9 +235,10 @@ class Operator:
     def _confirmed(self, key: str, decision: Decision) -> CommitState:
         """Ends the decided batch of ``key``, if there is one, and returns the state of the key.
 
-        If the state does not show that the batch of ``decision`` is done, a write confirms that the
-        state is the newest.
+        If the batch of ``decision`` is not done in this state, the leader of the log's partition
+        has confirmed that the state is the newest.
         """
+        # The leader confirms the state by accepting a write. The refusal leads to this write.
 
         def refusal(state: CommitState) -> Refuse | None:
             is_there = state.has_done(decision)
@@ -418,10 +419,10 @@ class Operator:
         decision names, and whose run owns no key of the log.
 
         * ``run``: the plan has only transactions of this run.
-        * ``older_than_ms``: the plan has only transactions that have been open for a longer time.
-          This protects a run that has not committed a batch yet, of a query or a job. Such a run
-          is not in the log, so its transactions look like orphans. Brokers since 3.8 measure the
-          age. With earlier brokers, this machine's clock measures it.
+        * ``older_than_ms``: the plan has only transactions that are older than this limit. The
+          limit protects a query or a job that is in its first batch. The log does not name its run
+          yet, so its transactions look like orphans. Brokers since 3.8 measure the age. With
+          earlier brokers, the age depends on this machine's clock.
         * ``force``: if True, the plan also has the transactions of owners.
 
         Raises RefusedError if the commit log's topic is missing. If ``force`` is False, also raises
@@ -457,12 +458,13 @@ class Operator:
         return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
 
     def end(self, plan: EndPlan) -> Aborted:
-        """Aborts the planned transactions, key by key. First the writers of a key are fenced, its
-        transactions are checked again, and their runs are recorded as aborted.
+        """Aborts the planned transactions, key by key. Transactions that have changed since the
+        plan are left alone. If the run of a transaction may still commit, the writers of the key
+        are fenced first, and the run is recorded as aborted.
 
-        If the plan has several keys, an error of one key is not raised: the field ``failed`` of the
-        result has it for each transaction of this key. If the plan has only one key, raises one of
-        these errors:
+        If the plan has several keys, no error is raised. For each transaction of a key that failed,
+        the field ``failed`` of the result has the error. If the plan has only one key, raises one
+        of these errors:
 
         * KafkaTimeoutError: a broker does not respond in time.
         * AuthorizationError: a right is missing.
@@ -556,9 +558,9 @@ class Operator:
         return Resolution(report, done)
 
     def resolve(self, plan: Resolution) -> CommitState:
-        """Fences the drivers, and ends the batch of ``plan``. If ``plan.done`` is True, the open
-        transactions of the batch are committed, otherwise they are aborted. Returns the new state
-        of the key.
+        """Fences the drivers, and ends the batch of ``plan``. The open transactions of the batch
+        are committed if ``plan.done`` is True, and aborted if ``plan.done`` is False. Returns the
+        new state of the key.
 
         Raises RefusedError in each of these cases:
 
@@ -656,8 +658,8 @@ def _answer(code: ErrorCode | None) -> str:
 
 def _contrary(report: KeyReport, done: bool) -> Sequence[str]:
     """Returns the ids of the transactions in ``report`` that can't end as the operator wants. If
-    ``done`` is True, these are the transactions that are aborted, or whose outcome is unknown.
-    Otherwise these are the committed transactions.
+    ``done`` is True, these are the transactions that are aborted, or whose outcome is unknown. If
+    ``done`` is False, these are the committed transactions.
     """
     outcomes = (Outcome.LOST, Outcome.UNKNOWN) if done else (Outcome.COMMITTED,)
     return [t.transaction.transactional_id for t in report.with_outcome(*outcomes)]
