@@ -134,8 +134,8 @@ class CommitLog:
         return LogRead(_decoded(key, snapshot), snapshot.next_offset >= snapshot.end)
 
     def damage(self, key: str, deadline_ms: int) -> CommitLogError | None:
-        """Tests whether the state of ``key`` can be decoded. Returns the error if it can't be
-        decoded, otherwise None.
+        """Tests whether the state of ``key`` can be decoded. Returns the error, or None if the
+        state can be decoded.
 
         The result is also None if the key has no records, or if the topic is missing. These errors
         are raised, and not returned:
@@ -230,12 +230,12 @@ class CommitLog:
         def is_newest(first_offset: int, deadline_ms: int) -> bool:
             """Whether the session has read the newest state of ``key``.
 
-            ``first_offset`` is the offset of the first record that the session itself writes. The
-            result is False in these cases:
+            ``first_offset`` is the offset of the first record that the session itself has written,
+            or -1 if this offset is unknown. The result is False in these cases:
 
-            * The log has a record of ``key`` before this offset that the session has not read.
-            * The log can't be read up to this offset.
-            * The offset is not known, or lies before the end that the session has read.
+            * The log has a record of ``key`` before ``first_offset`` that the session has not read.
+            * The log can't be read up to ``first_offset``.
+            * ``first_offset`` is -1, or is less than the offset up to which the session has read.
             """
             name, end = key.encode(), snapshot.next_offset
             if first_offset >= end and not self._reader.has_records(
@@ -281,9 +281,9 @@ class CommitLog:
         """Calls ``read`` repeatedly, until each transaction that was open at the first call has
         ended. Returns the last result.
 
-        If ``wait_ms`` is None, raises KafkaTimeoutError at the deadline. Otherwise the wait ends
-        after ``wait_ms``, and the last result is returned. ``name`` is a key or a prefix, for the
-        text of the error.
+        If ``wait_ms`` is None, raises KafkaTimeoutError at the deadline. If ``wait_ms`` is a
+        number, returns the last result after this time. ``name`` is a key or a prefix, for the text
+        of the error.
         """
         clock = self._client.clock
         until = deadline_ms if wait_ms is None else min(deadline_ms, clock.now_ms() + wait_ms)
@@ -339,9 +339,9 @@ class CommitLog:
         return PARTITIONS if count >= PARTITIONS else 1
 
     def _find_or_create(self, deadline_ms: int, *, create: bool = True) -> bool:
-        """Finds the topic, and checks its configs. If the topic is missing, creates it if
-        ``create`` is True. Returns False if the topic is missing and was not created, otherwise
-        True.
+        """Finds the topic, and checks its configs. If the topic is missing and ``create`` is True,
+        creates the topic. If the topic is missing and ``create`` is False, returns False. Returns
+        True in all other cases.
         """
         client, topic = self._client, self._topic
         try:
@@ -438,19 +438,19 @@ class CommitLog:
 
 
 class _ConfirmedError(Exception):
-    """Makes :meth:`LogSession.write` abort the transaction of :meth:`LogSession.confirm`."""
+    """The exception with which :meth:`LogSession.confirm` stops its own write before the commit."""
 
 
 class LogSession:
     """The only writer of the key ``key``, until another process opens a session for the key and so
     fences this session.
 
-    * ``state``: the state of the key. It is empty if the key has no record. It was read after every
-      earlier writer was fenced. After a write, it is the state that this session has written.
+    * ``state``: the state of the key that this session wrote last. Before the first write, the
+      state that was read after every earlier writer was fenced. Empty if the key has no state.
     * ``lease_ms``: the timeout of the transactions with which the session writes.
-    * ``is_newest``: a function that shows whether ``state`` was the newest state in the log. It is
-      called during the first write, before the transaction is committed. Its arguments are the
-      offset of the first written record, and the deadline.
+    * ``is_newest``: a function that is called once, during the first write. Its arguments are the
+      offset of the first written record, and the deadline. If it returns False, the log may have a
+      newer state than ``state``, and the write fails.
 
     After an error of :meth:`write`, this session can't be used any more. The caller must open a new
     session.
@@ -485,11 +485,11 @@ class LogSession:
 
     @property
     def is_written(self) -> bool:
-        """Whether this session has written, and its last write has succeeded. If True, the last
-        write left :attr:`state` in the log.
+        """Whether this session has written, and its last write has succeeded. If True,
+        :attr:`state` is the state that the last write put into the log.
 
-        Another process may have fenced this session since then. Then the next write of this session
-        fails.
+        Another process may have fenced this session since the last write. Then the next write of
+        this session fails.
         """
         return self._is_newest is None and self._writer.is_usable
 
@@ -544,8 +544,8 @@ class LogSession:
         returned it. Other errors are those of :meth:`write`.
 
         If this session has written before, its state is known to be the newest, and nothing is
-        sent. Otherwise this session can't write any more after the check. The caller must open a
-        new session.
+        sent. If this session has not written before, it can't write any more after the check. Then
+        the caller must open a new session.
         """
         if self._is_newest is None:
             return

@@ -65,10 +65,11 @@ def changes(
     revision: int,
     limit: int = PIECE_BYTES,
 ) -> dict[bytes, bytes | None]:
-    """Returns the records to write, by record key, so that the log then has exactly ``documents``.
-    A value of None is a tombstone, which removes a record.
+    """Returns the records that must be written to a key of the log, by record key. After this
+    write, the key has exactly ``documents``. A value of None is a tombstone, which removes a
+    record.
 
-    * ``records``: the records of the key that the log has now.
+    * ``records``: all records that the key has before this write.
     * ``documents``: a result of :func:`documents`. An unchanged document is not written again.
     * ``revision``, ``limit``: arguments of :func:`cut`.
     """

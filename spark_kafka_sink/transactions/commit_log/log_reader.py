@@ -40,9 +40,9 @@ class LogSnapshot:
     """The committed records of some keys below the offset ``next_offset``, by record key. The next
     read begins at ``next_offset``.
 
-    ``end`` is the end of the partition at the time of the read. If a transaction that writes these
-    keys was open, ``next_offset`` is the offset of its first record. Otherwise ``next_offset`` is
-    equal to ``end``.
+    ``end`` is the end of the partition at the time of the read. ``next_offset`` is equal to
+    ``end``. Exception: if a transaction that writes these keys was open, ``next_offset`` is the
+    offset of the first record of this transaction.
     """
 
     next_offset: int = 0

@@ -99,10 +99,10 @@ class LogWriter:
     ) -> Mapping[bytes, bytes | None]:
         """Writes all records in one transaction, or none. Returns the records by record key.
 
-        * ``records_of``: a function that returns the records, by record key. A value of None is a
-          tombstone. Its argument is a number that no other write with this transactional id has.
-        * ``check``: a function that is called after Produce and before EndTxn. Its argument is the
-          offset of the first record, or -1 if the broker did not return the offset. If it raises an
+        * ``records_of``: returns the records, by record key. A value of None is a tombstone. The
+          argument is a number that no other write with this transactional id has.
+        * ``check``: is called after Produce and before EndTxn. Its argument is the offset of the
+          first record, or -1 if the broker did not return the offset. If ``check`` raises an
           exception, nothing is written.
 
         Raises LogOutcomeUnknownError if it is unknown whether the records are written. After any
