@@ -1,11 +1,12 @@
 """Compares a new :class:`Batch` with the state of its key in the commit log. A key is the name of a
 query or a job.
 
-A batch is refused if its number is out of order. It is also refused if a batch with its number is
-done with other rows. :func:`decision_of` creates the decision to commit a batch.
+A batch is refused, for example, if its number is out of order. A batch is also refused if another
+batch with the same number is already committed, and has different rows. :func:`decision_of` creates
+the decision to commit a batch.
 
-Two questions are answered by other modules. ``ownership.py`` shows which run may write the batch.
-``table.py`` chooses the next step of a commit.
+``ownership.py`` checks whether a run may commit the batch. ``table.py`` chooses the next step of a
+commit.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The block that a write belongs to. A block is a statement ``with
-    spark_kafka_sink.transaction(...)``. All writes in the block form one batch, and are decided
-    together.
+    """The block that a write belongs to: a statement ``with spark_kafka_sink.transaction(...)``.
+    All writes in the block form one batch. The commit of a write only records the write in the
+    commit log. One more commit, at the end of the block, decides all recorded writes together.
 
     * ``token``: the unique name of the block.
-    * ``writes``: None for a write with rows. Its commit only records the write in the commit log,
-      as a :class:`Part`. At the end of the block, a commit without rows decides all recorded
-      writes. For this commit, ``writes`` is the number of the writes with rows.
+    * ``writes``: for the commit at the end of the block, the number of writes in the block. None
+      for the commit of a write.
     * ``number``: the number of this write in the block, from 0. The transactional ids of the
-      driver's own transactions contain it. So writes in several threads never share such an id.
+      driver's own transactions contain this number, so no two writes share such an id.
     * ``letters``: the number of dead letters and the number of rows of this write.
-    * ``check_letters``: is called before the decision, with the sums of both numbers over all
-      writes. It raises CommitError if there are too many dead letters.
+    * ``check_letters``: a function that is called at the end of the block, before the decision. Its
+      arguments are the dead letters of all writes, and the rows of all writes. It raises
+      CommitError if there are too many dead letters.
     """
 
     token: str
@@ -72,9 +73,9 @@ class Batch:
     * ``number``: the batch id of a micro-batch, or the txnVersion of a job.
     * ``transactions``: one prepared transaction for each task that wrote a row. Empty if the batch
       was already done when it was planned: then the tasks only count their rows.
-    * ``payload``: the number and the size of all rows. None if the tasks did not count them.
+    * ``payload``: the number and the size of all rows. None if the tasks did not count the rows.
     * ``digest``: identifies the input that the batch was read from. Empty if the input is unknown.
-    * ``block``: is set if the rows are only one write of a batch that has several writes.
+    * ``block``: the ``transaction`` block that the rows belong to. None without such a block.
     """
 
     number: int
@@ -96,11 +97,12 @@ class Batch:
 
 
 def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
-    """Compares ``batch`` with the done batch of the same number. Returns the reason why ``batch``
-    is refused, or None.
+    """Compares ``batch`` with the done batch of the same number. A done batch is a committed batch.
+    Returns the reason why ``batch`` is refused, or None.
 
-    A batch with transactions is refused if the log does not have its number as done. In all other
-    cases :func:`payload_refusal` compares the rows. ``name`` is the unique name of this commit.
+    If ``batch`` has transactions, and ``state`` has no done batch of this number, ``batch`` is
+    refused. In all other cases, :func:`payload_refusal` compares the rows. ``name`` is the unique
+    name of this commit.
     """
     if batch.transactions and state.done_batch(batch.number) is None:
         # The batch was not done when it was planned, so its tasks wrote rows. A batch with a higher
@@ -112,16 +114,16 @@ def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
 def number_refusal(
     numbering: Numbering, query_id: str, number: int, state: CommitState
 ) -> Refuse | None:
-    """Checks that batch ``number`` may follow the last done batch of its key. Returns None if it
-    may, and otherwise the refusal.
+    """Checks that batch ``number`` may follow the last done batch of its key. Returns the refusal,
+    or None if the batch may follow.
 
     The rule depends on ``numbering``:
 
     * STREAM: the number of the last done batch, or the next number. The query must be the same.
     * MICRO_BATCHES (``foreach_batch`` and ``transaction``): the number of the last done batch, or
       any later number. The query must be the same.
-    * VERSIONS (the txnVersions of a job): any number that was not skipped. A skipped version is not
-      done, although an earlier and a later version are done.
+    * VERSIONS (the txnVersions of a job): any number that was not skipped. A version counts as
+      skipped if an earlier version and a later version are done, and the version itself is not.
     * ONCE: any number.
 
     Any batch may be the first batch of a key. ``query_id`` is the query of the batch, or empty if
@@ -149,8 +151,7 @@ def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
     """Refuses version ``number`` (txnVersion) of a job, if it is older than every version that the
     commit log keeps. Returns None for all other versions.
 
-    The log keeps only the newest versions. So it does not show whether the older version was ever
-    written.
+    The log keeps only the newest versions, and does not show whether an older version was written.
     """
     if number >= state.last_done or state.done_batch(number) is not None:
         return None
@@ -164,16 +165,19 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
     """Checks that ``batch`` has the same rows as the done batch with its number. Returns the
     refusal, or None. The first of these rules that applies counts:
 
-    1. The log no longer has the done batch. If the rows of ``batch`` were counted, the result is
-       that of :func:`forgotten_refusal`. Otherwise it is None.
-    2. The digests of both inputs are known. The batch is refused if they differ.
-    3. The payloads of ``batch`` or of the done batch are not known, for example because the rows
-       were not counted. The result is None.
-    4. The payloads are compared: the numbers of rows, bytes and dead letters, and the topics. The
-       batch is refused if they differ. Unknown numbers of dead letters are not compared.
+    1. If the log no longer has the done batch, the result is None for a batch whose rows were not
+       counted. For a batch whose rows were counted, the result is that of
+       :func:`forgotten_refusal`.
+    2. If the digests of both inputs are known, the digests are compared. ``batch`` is refused if
+       the digests differ.
+    3. If the payloads of ``batch`` or of the done batch are unknown, the result is None. Payloads
+       are unknown, for example, if the rows were not counted.
+    4. In all other cases the payloads are compared: the numbers of rows and bytes, the topics, and
+       the numbers of dead letters if all of these are known. ``batch`` is refused if the payloads
+       do not match.
 
-    ``name`` is the unique name of this commit. An earlier attempt of the commit may have recorded a
-    write of a block under ``name``. This record is not compared.
+    ``name`` is the unique name of this commit. If an earlier attempt of this commit has recorded a
+    write of a block, the record has this name, and is not compared.
     """
     number = batch.number
     done = state.done_batch(number)
@@ -204,11 +208,11 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
 def decision_of(batch: Batch, state: CommitState) -> Decision | Refuse:
     """Creates the decision to commit ``batch``.
 
-    If the batch is a block (``with spark_kafka_sink.transaction``), the decision has the
-    transactions of all its writes, as ``state`` has recorded them. Returns a refusal in two cases:
+    For a block (``with spark_kafka_sink.transaction``), the decision has the transactions of all
+    writes that ``state`` has recorded for the block. Returns a refusal in two cases:
 
-    * ``state`` does not have exactly the block's number of writes.
-    * The writes have too many dead letters.
+    * The number of recorded writes is not ``batch.block.writes``.
+    * The recorded writes have too many dead letters.
     """
     block = batch.block
     if block is None:

@@ -21,10 +21,11 @@ _ONGOING: Final = TransactionState.ONGOING
 
 
 def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
-    """Aborts those transactions of ``step`` that are still as the operator saw them: they are open,
+    """Aborts the transactions of ``step`` that are still as the operator saw them: they are open,
     and have the same producer id and epoch.
 
-    All other transactions are left alone. The result lists them in ``meanwhile``.
+    All other transactions are left alone. The result has the ids of these transactions in
+    ``meanwhile``.
     """
     ids = [one.transactional_id for one in step.transactions]
     found = described_when_ended(client, ids, client.deadline()) if ids else {}
@@ -44,8 +45,8 @@ def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
 
 
 def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
-    """Ends the open transactions of ``step.decision``. If ``step.done`` is true, they are
-    committed. Otherwise they are aborted.
+    """Commits the open transactions of ``step.decision`` if ``step.done`` is true. Aborts these
+    transactions if ``step.done`` is false.
 
     Returns the ids of the transactions that are not as the operator wants them:
 
@@ -53,8 +54,8 @@ def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
     * if ``step.done`` is true, a transaction that is aborted or has an unknown outcome,
     * if ``step.done`` is false, a transaction that is committed.
 
-    The ids in ``step.accepted`` are left out: the operator has seen their outcomes, and accepts
-    them.
+    Ended transactions with an id in ``step.accepted`` are left out: the operator has seen and
+    accepted their outcomes.
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())

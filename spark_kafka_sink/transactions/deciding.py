@@ -54,9 +54,9 @@ _MOST_OWN_IDS: Final = 1_023
 def decision_deadline(client: TransactionClient) -> int:
     """Returns the deadline for the write of a decision, as a time of the client's clock in ms.
 
-    The deadline is max.block.ms from now, or half of the margin from now if that is earlier. The
-    margin is the part of transaction.timeout.ms that is reserved for the commit
-    (:func:`margin_ms`). So at least half of it is left for the commit after the decision.
+    The write may take max.block.ms, but not more than half of the margin. The margin is the part of
+    transaction.timeout.ms that is reserved for the commit (:func:`margin_ms`). So at least half of
+    the margin is left for the commit after the decision.
     """
     half_of_margin = margin_ms(client.config.transaction_timeout_ms) // 2
     return client.deadline(min(client.config.max_block_ms, half_of_margin))
@@ -74,8 +74,8 @@ def prepared_once(
     if ``batch`` has no report and no offsets.
 
     ``before`` has the transactions that an earlier attempt of this commit has prepared. If all of
-    them are still open, they are the result. Otherwise the result has new transactions, with other
-    ids.
+    these transactions are still open, they are the result. In all other cases the result has new
+    transactions, with other ids.
     """
     found = client.describe([t.transactional_id for t in before], client.deadline())
     if before and all(is_prepared(t, found[t.transactional_id]) for t in before):

@@ -5,17 +5,19 @@ This module sends EndTxn and DescribeTransactions in rounds, until each outcome 
 ``committer.py`` writes the result to the commit log. ``outcomes.py`` interprets the responses.
 
 To *undo* a decision means to abort all its transactions. Two drivers may end the same decision at
-the same time. If one commits it while the other one undoes it, the batch is committed in part. So
-both check the ages of the transactions, as "Times" of docs/design/commit-protocol.md says. An age
-is the time since the transaction began. The margin ``m`` is that of ``lease.py``. As long as no
-transaction is known to be committed or aborted, these are the limits:
+the same time. If one driver commits a transaction, and the other driver aborts another transaction,
+the batch is committed in part. So each driver checks the ages of the transactions ("Times" of
+docs/design/commit-protocol.md). An age is the time since the transaction began. The margin ``m`` is
+the part of the timeout that is reserved for the commit (``lease.py``). As long as no transaction is
+known to be committed or aborted, these are the limits:
 
 * A driver sends EndTxn(commit) only at ages below timeout - 3m/8.
-* From timeout - 3m/8 to timeout - m/4, no driver sends EndTxn. So each earlier EndTxn has m/8 to
+* From timeout - 3m/8 to timeout - m/4, no driver sends EndTxn. So each EndTxn(commit) has m/8 to
   arrive.
 * A driver sends EndTxn(abort) only at ages from timeout - m/4 to timeout - m/8.
-* An operator's commit aborts nothing because of an age. It also sends EndTxn(commit) at ages from
-  timeout - 3m/32 on. So each EndTxn(abort) of a driver has m/32 to arrive.
+* An operator's commit sends EndTxn(commit) below timeout - 3m/8, like a driver, and also from
+  timeout - 3m/32 to the timeout. So each EndTxn(abort) of a driver has m/32 to arrive. An age is no
+  reason for an operator's commit to abort.
 
 If a transaction is known to be committed, all others are committed, at any age. An EndTxn that
 takes longer to arrive can still leave the batch committed in part.
@@ -69,12 +71,12 @@ _OVERDUE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcomes:
-    """The transactional ids of a decision whose commit did not succeed, by outcome.
+    """The ids of the transactions of a decision that are not known to be committed, by outcome:
 
-    * ``lost``: brokers have aborted these transactions.
-    * ``unknown``: the coordinators can't show the outcome of these transactions.
+    * ``lost``: aborted transactions.
+    * ``unknown``: transactions whose outcome the coordinators can't show.
     * ``expired``: the ids of ``unknown`` that the coordinators no longer have.
-    * ``unclear``: no definite response came in time.
+    * ``unclear``: transactions for which no definite response came in time.
     * ``overdue``: the ids of ``unclear`` that are still open, although brokers should have aborted
       them because of their age.
     """
@@ -89,7 +91,7 @@ class CommitOutcomes:
 
 
 class Ending(Enum):
-    """The action for the transactions of a decision now: commit them, abort them, or wait."""
+    """The next action for the transactions of a decision: commit, abort, or wait."""
 
     #: Send EndTxn(commit), for an eighth of the margin.
     COMMIT = auto()
@@ -104,8 +106,8 @@ class Ending(Enum):
 
 
 class Age(Enum):
-    """How old the open transactions of a decision are, compared with their timeouts. The module
-    docstring explains the limits.
+    """How old the open transactions of a decision are, compared with their timeouts. The docstring
+    of this module explains the limits between the members.
     """
 
     #: All transactions are young enough to be committed.
@@ -128,16 +130,18 @@ def end_decided(
     only_lost: bool,
 ) -> CommitOutcomes:
     """Commits all transactions of a decision, or aborts all of them. Returns the ids of the
-    transactions that are not committed, by outcome.
+    transactions that are not committed, by outcome. If all are aborted, all ids are in ``lost``.
 
-    All are aborted only if none is committed, and brokers have aborted some of them or will soon do
-    so. Then all ids are in ``lost``. With ``only_lost``, brokers must have aborted some already.
+    The transactions are aborted only if both of these are true:
 
-    * ``deadline_ms``: at this time of the client's clock, the transactions without a known outcome
-      are returned as ``unclear``.
-    * ``checked_until_ms``: until this time, the transactions are known to be far from their
-      timeout. Their ages are not checked before.
-    * ``look``: the leaders of the transactions' partitions that the caller has seen last.
+    * None of the transactions is committed.
+    * Brokers have aborted some of the transactions. If ``only_lost`` is false, transactions that
+      brokers will soon abort because of their age also count.
+
+    At ``deadline_ms``, the transactions without a known outcome are returned as ``unclear``. Until
+    ``checked_until_ms``, the transactions are known to be far from their timeout, so their ages are
+    not checked. Both are times of the client's clock. ``look`` is the caller's last check that the
+    transactions' partitions have leaders, or None.
     """
     until_ms, todo = checked_until_ms, Ending.COMMIT
     found: Mapping[str, TransactionDescription] = {}
@@ -184,24 +188,25 @@ def ending(
     away: bool,
     only_lost: bool,
 ) -> Ending | None:
-    """Returns the action for the transactions of a decision at this time: commit them, abort them,
-    or wait. The rules are those of "Times" in docs/design/commit-protocol.md. The first that
+    """Returns the next action for the transactions of a decision. The first of these rules that
     applies counts:
 
-    1. A transaction is known to be committed: FINISH. Exception: WAIT if ``away`` is true and all
-       open transactions are young.
-    2. The outcome of a transaction is unknown: WAIT if another one is open. Otherwise as in 1.
-    3. A transaction is aborted: UNDO.
-    4. All are open and young: COMMIT, or WAIT if ``away`` is true.
-    5. All are open, and ``age`` is OLD: UNDO. With ``only_lost``, as for an operator's commit:
-       HURRY, or WAIT if ``away`` is true.
-    6. All are open, and ``age`` is BETWEEN: WAIT.
+    1. A transaction is known to be committed: FINISH, or WAIT if ``away`` is true and ``age`` is
+       YOUNG.
+    2. A transaction has an unknown outcome, and another transaction is open: WAIT.
+    3. A transaction has an unknown outcome, and none is open: as in the first line.
+    4. A transaction is aborted: UNDO.
+    5. ``age`` is YOUNG: COMMIT, or WAIT if ``away`` is true.
+    6. ``age`` is BETWEEN: WAIT.
+    7. ``age`` is OLD, and ``only_lost`` is false: UNDO.
+    8. ``age`` is OLD, and ``only_lost`` is true: HURRY, or WAIT if ``away`` is true.
 
-    ``found`` has the coordinators' descriptions of the transactions. ``away`` is true if a
-    partition of an open transaction has no leader. ``age`` is the age of the open transactions, or
-    None if it is not known yet. If the result depends on this age, the function returns None. Then
-    the caller finds out the age, and calls again.
+    ``found`` has the coordinators' descriptions of the transactions. ``age`` is the age of the open
+    transactions, or None if this age is unknown. If the result depends on the unknown age, the
+    function returns None. ``away`` is true if a partition of an open transaction has no leader.
+    ``only_lost`` is true for an operator's commit, which never aborts because of an age.
     """
+    # These are the rules of "Times" in docs/design/commit-protocol.md.
     if not _lost_or_open(transactions, found):
         # Brokers or an operator may have aborted the transaction with the unknown outcome. So the
         # open ones are left alone: an operator ends them, or they time out.
@@ -230,8 +235,9 @@ def _next(
     *,
     only_lost: bool,
 ) -> tuple[Ending, LastLook | None]:
-    """Decides as :func:`ending` does. Also returns the look at the leaders, or None if a partition
-    has no leader.
+    """Returns the next action for the transactions of a decision, by the rules of :func:`ending`.
+    The second value shows when each partition of the open transactions had a leader. It is None if
+    a partition had no leader, or if no partition was checked.
     """
     open_ = {i: d for i, d in found.items() if d.state is TransactionState.ONGOING}
     away = bool(client.leaderless(open_, deadline_ms))
@@ -283,13 +289,17 @@ def commit_all(
     is_one_committed: bool = False,
 ) -> CommitOutcomes:
     """Sends EndTxn(commit) for each of ``transactions``, until each outcome is known or until
-    ``deadline_ms``. Returns the ids of the transactions that are not committed, by outcome. If no
-    transaction is committed at ``first_by_ms``, returns at that time.
+    ``deadline_ms``. Returns the ids of the transactions that are not committed, by outcome. Returns
+    at ``first_by_ms`` if none of ``transactions`` is committed by then.
 
-    An EndTxn waits until the partitions of its transaction have leaders. Within a second after
-    ``look`` (the caller's look at the leaders), the first EndTxn is sent without another look. If
-    another transaction is known to be committed (``is_one_committed``, or since the call), the
-    EndTxn of an old one does not wait. ``found`` has the caller's descriptions.
+    EndTxn is sent only after a check that the partitions of the transaction have leaders. When one
+    transaction of the decision is known to be committed, transactions that are no longer
+    :attr:`Age.YOUNG` need no check.
+
+    * ``look``: the caller's last check. If ``look`` is at most a second old, the first EndTxn needs
+      no other check.
+    * ``found``: the caller's descriptions of the transactions.
+    * ``is_one_committed``: whether a transaction of the decision is known to be committed.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
@@ -339,8 +349,9 @@ def _aged(
     deadline_ms: int,
     patience: int = 1,
 ) -> frozenset[str] | None:
-    """Returns the open transactions of ``found`` that brokers list as older than Age.YOUNG allows.
-    Returns None if the brokers don't respond within ``patience`` times two seconds.
+    """Returns the open transactions of ``found`` that are no longer :attr:`Age.YOUNG`. Transactions
+    that no broker lists are left out. Returns None if the brokers don't respond within ``patience``
+    times two seconds.
     """
     open_ = {i: one for i, one in found.items() if one.state is TransactionState.ONGOING}
     soon = min(deadline_ms, client.clock.now_ms() + patience * _AGES_MS)
@@ -355,9 +366,9 @@ def _with_described(
     transactions: Sequence[PreparedTransaction],
     found: Mapping[str, TransactionDescription],
 ) -> CommitOutcomes:
-    """Returns a copy of ``ended`` with more outcomes. If a description in ``found`` shows the
-    outcome of an id in ``ended.unclear``, the id is moved to the field of this outcome. If the
-    transaction is committed, the id is left out.
+    """Returns a copy of ``ended`` with the outcomes that ``found`` shows for ids in
+    ``ended.unclear``. Each such id is moved to the field of its outcome. The id of a committed
+    transaction is left out.
     """
     left = [t for t in transactions if t.transactional_id in ended.unclear]
     how = {
@@ -383,9 +394,8 @@ def _ids(outcomes: Mapping[str, Outcome], wanted: Outcome) -> tuple[str, ...]:
 def _overdue(
     client: TransactionClient, ids: Sequence[str], found: Mapping[str, TransactionDescription]
 ) -> tuple[str, ...]:
-    """Returns those of ``ids`` whose transaction is still open a minute after its timeout, by this
-    machine's clock. Brokers should have aborted these transactions. The result is only used for a
-    hint.
+    """Returns the ids in ``ids`` whose transaction is still open a minute after its timeout, by
+    this machine's clock. Brokers should have aborted these transactions.
     """
     now_ms = client.clock.wall_ms()
     return tuple(
@@ -495,8 +505,9 @@ def near_timeout(
     """Returns the transactions of ``found`` that are near their timeout: they have been open for
     longer than their timeout minus ``margin_of(timeout)``, in milliseconds.
 
-    A transaction that no coordinator lists as open is also returned. If ``only_listed`` is true, it
-    is left out. ``beside`` has requests for ages that were already sent.
+    A transaction that no coordinator lists as open is also returned. If ``only_listed`` is true,
+    such a transaction is left out. ``beside`` has requests for the ages of the transactions that
+    the caller has already sent, so that the requests need not be sent again.
 
     Brokers before 3.8 don't return ages. With such brokers, the ages depend on this machine's
     clock, which may differ from the brokers' clocks.

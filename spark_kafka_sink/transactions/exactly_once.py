@@ -4,10 +4,10 @@
 limits before a task starts. ``table.py`` chooses the steps of the protocol, and ``committer.py``
 performs them.
 
-Spark calls plan, commit and abort in Python processes that it uses for many calls. If a process is
-called again within a minute, it uses its connections again (:func:`shared_driver`). A commit also
-uses the log session that the last commit of the process has kept (``Committer``). Planning always
-reads the log again.
+Spark calls plan, commit and abort in Python processes that it uses for many calls. A process keeps
+its connections for its next calls (:func:`shared_driver`). After a commit, the process also
+remembers the state of the key in the commit log. A commit within the next minute may continue with
+this state, without reading the log. Planning always reads the log.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ NOTHING_UNDONE: Final = (
 
 
 def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
-    """Creates the hint of an error: the decided batch ``number`` of ``key`` could not be committed
-    completely.
+    """Creates the hint for the error that the decided batch ``number`` of ``key`` could not be
+    committed completely.
 
     ``of`` is the number of the batch's transactions. ``ended`` has the ids of the transactions that
     are not known to be committed.
@@ -76,8 +76,8 @@ def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
 
 
 def _named(ids: Sequence[str], key: str) -> str:
-    """Returns the arguments with which ``kprod txn abort`` ends the transactions in ``ids``. One
-    run has written all of them.
+    """Returns the arguments with which ``kprod txn abort`` ends the transactions with the ids
+    ``ids``. All these transactions are of one run.
 
     The arguments are the prefix of ``key``, and the run. If the first id is not the id of a task,
     the only argument is this id.

@@ -76,8 +76,8 @@ def outcome_of(transaction: PreparedTransaction, found: TransactionDescription) 
 
 
 def is_committed(transaction: PreparedTransaction, found: TransactionDescription) -> bool:
-    """Whether ``transaction`` is committed, or its coordinator is committing it. In the second case
-    its markers may still be missing.
+    """Whether ``transaction`` is committed, or its coordinator has begun to commit it. Its markers
+    may still be missing.
     """
     return found.state.is_committed and outcome_of(transaction, found) is not Outcome.UNKNOWN
 

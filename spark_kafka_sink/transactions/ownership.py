@@ -21,8 +21,10 @@ key:
    generation 2, and the run of A is superseded.
 5. A commits N+1: it opens the key, finds that its run is superseded, and stops.
 
-So each batch is visible once. If A commits N+1 before B, B drops its rows of N+1, too. (With
-``foreach_batch``, B takes over in step 3, because the batch may be of another query.)
+So each batch is visible once. If A commits N+1 before B, B also drops its rows of N+1.
+
+With ``foreach_batch``, B already takes over in step 3. The query of such a batch may be unknown. So
+A and B may be drivers of two queries with the same name, and the take-over stops one of them.
 """
 
 from __future__ import annotations
@@ -83,12 +85,14 @@ class Owner:
     def may_decide(self, state: CommitState) -> bool:
         """Whether this run may commit its batch. True in two cases:
 
-        * The run owns the key, and planned the batch late enough (:meth:`CommitState.standing`).
-        * The run may take over the key: no other run has taken over since the batch was planned.
+        * The run may take over the key: the key still has the generation at which the batch was
+          planned, and the run is not in the list ``superseded`` of the state.
+        * The run owns the key, and no other run took over between the planning of the batch and the
+          take-over of this run.
 
-        For example, the batch was planned at generation 5, and the key is still at generation 5.
-        The take-over raises the generation to 6. After that, the run may commit this batch, and
-        batches that it plans at generation 6 or later.
+        For example, a batch is planned at generation 5, and the key is still at generation 5. The
+        run takes over, which raises the generation to 6. From then on, the run may commit its
+        batches of generation 5, 6 and later, but not its batches of generation 4.
         """
         standing = state.standing(self.run_id, self.generation)
         return standing is Standing.OWNER or (

@@ -1,4 +1,4 @@
-"""The exceptions for a commit, an abort, a planning or an operator's change that failed.
+"""The exceptions for failed commits, aborts, plannings and operator's commands.
 
 :func:`error_of` creates the exception from a :class:`Refuse` (``results.py``). The type of the
 exception shows which rows read_committed consumers see after the failure. The text shows the
@@ -94,8 +94,8 @@ class _Text:
 
 
 def error_of(key: str, found: Refuse) -> KafkaError:
-    """Creates the exception for the failure ``found`` of a commit, an abort, a planning or an
-    operator's change of ``key``. If the reason of the failure is an exception, returns this
+    """Creates the exception for ``found``: the reason why an operation on ``key`` has failed, such
+    as a commit or an operator's command. If this reason is itself an exception, returns this
     exception.
     """
     reason = found.reason

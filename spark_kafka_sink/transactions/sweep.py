@@ -6,8 +6,8 @@ Two kinds of open transactions may be aborted here, if no decision names them:
 * Transactions of a run that can't commit any more (``CommitState.standing``).
 * Transactions of the run that performs the sweep.
 
-With transactions of version 2, ids in the state Empty are aborted as well: the first Produce of a
-killed attempt may still be in flight, and would open a transaction.
+With transactions of version 2, this module also aborts ids in the state Empty. The first Produce of
+a killed attempt may still be in flight, and would open a transaction of the id.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ def sweep(
     """Aborts the open transactions of ``key`` for which ``is_orphan`` returns True, except the ids
     in ``keep``. Returns two values:
 
-    * The ids of the aborted transactions, without those that were in the state Empty. (With
-      transactions of version 2, ids in this state are also aborted.)
+    * The ids of the aborted transactions that were open.
     * True if the run with the id ``spared`` has open transactions that are not in ``keep``. With
       transactions of version 2, an id in the state Empty counts as open here.
 
-    Only transactions of exactly this key are aborted. For the key "a", a transaction of the key
-    "a.b" is not touched. With ``patient``, brokers that can't be reached are tried again for some
-    seconds. If a broker does not respond, its transactions stay open, and a warning is logged.
+    With transactions of version 2, ids in the state Empty are also aborted. Transactions of another
+    key are not aborted, even if the other key begins with ``key``. With ``patient``, brokers that
+    can't be reached are tried again for some seconds. If a broker does not respond, its
+    transactions stay open, and a warning is logged.
     """
     version = client.transaction_version(deadline_ms)
     # With version 2, the first Produce of an attempt opens its transaction. Until then, the id is
@@ -122,9 +122,9 @@ def _listed(
 
 
 def warn_unseen(key: str, what: str) -> None:
-    """Logs a warning that some orphans of ``key`` may still be open: transactions that crashed
-    tasks left open. ``what`` is the reason, a sentence such as "orphaned transactions could not be
-    searched".
+    """Logs a warning that some orphans of ``key`` may still be open. An orphan is a transaction
+    that a crashed task left open. ``what`` is the reason, a sentence such as "orphaned transactions
+    could not be searched".
     """
     warn(
         _log,
@@ -136,16 +136,17 @@ def warn_unseen(key: str, what: str) -> None:
 
 
 def is_orphan(one: TransactionalId, step: Sweep, state: CommitState) -> bool:
-    """Whether ``step`` aborts the open transaction of the task with the transactional id ``one``.
-    True in two cases:
+    """Whether ``step`` aborts the open transaction with the transactional id ``one``. True in two
+    cases:
 
     * The run of the transaction is one of ``step.runs``, and planned the transaction at generation
-      ``step.planned`` or earlier. (The generation is a number in the state that each take-over
-      raises.)
+      ``step.planned`` or earlier. The generation is a number in the state. When a run takes over
+      the key, this number grows.
     * ``step.superseded`` is true, and ``state`` shows that the run can't commit the transaction any
       more. Exception: the run ``step.spared``.
 
-    The caller must leave out transactions that a decision names: this function does not check that.
+    This function does not check whether a decision names the transaction. The caller must leave out
+    such transactions.
     """
     if one.run in step.runs and one.planned <= step.planned:
         return True

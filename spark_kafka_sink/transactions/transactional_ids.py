@@ -8,8 +8,8 @@ number in the commit log that grows when another run takes over the key. So a co
 with the key's state shows whether the run may still commit the transaction
 (``CommitState.standing``).
 
-No two processes use the same id for data. So an attempt that hangs and continues later can't affect
-another attempt's transaction.
+Only one process uses the transactional id of a task. So a task attempt that hangs and continues
+later can't affect the transaction of another attempt.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def is_part(value: str) -> bool:
 
 
 def check_part(option: str, value: str) -> str:
-    """Returns ``value`` if it may be a part of a transactional id. Otherwise raises ConfigError,
-    with the name of ``option`` in its text.
+    """Returns ``value`` if it may be a part of a transactional id. If it may not, raises
+    ConfigError, with the name of ``option`` in the text.
     """
     if not is_part(value):
         raise ConfigError(
@@ -80,9 +80,9 @@ def check_part(option: str, value: str) -> str:
 
 
 def parse(text: str) -> TransactionalId | None:
-    """Parses the transactional id of a task, or of a transaction with a report or offsets that the
-    driver writes. Returns None for any other id, such as the id that writes the commit log, or
-    another client's id.
+    """Parses the transactional id of a task's transaction, or of the driver's own transaction with
+    a report or with offsets. Returns None for any other id, such as the id that writes the commit
+    log, or another client's id.
     """
     *names, number = text.split(SEPARATOR)
     if not 3 <= len(names) <= 4:
