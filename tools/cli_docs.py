@@ -67,7 +67,7 @@ a day later deletes the topic.
 Give the addresses of the cluster with `--bootstrap-servers`. If the brokers require TLS or a login,
 give a properties file with `--config`. The file may contain the addresses too. It has the same
 format as the file of the option `configFile`, so it can refer to secrets in other files or in
-environment variables ([security](security.md#a-file-for-all-these-options)).
+environment variables ([security](security.md#the-option-configfile)).
 
 `kprod txn` needs DESCRIBE on the transactional ids that begin with `prefix~` (`prefix` is the
 option `transactionalIdPrefix`), and READ on the commit log's topic. A command that changes
