@@ -60,7 +60,7 @@ class BackfillResult:
         state = "is finished" if self.finished else f"was stopped ({self.stopped_by})"
         return (
             f"backfill '{self.name}' {state}: {totals(self.steps, self.rows, self.bytes, ', ')} "
-            f"in {clock(self.seconds)}, {len(self.written)} of the steps in this call"
+            f"in {clock(self.seconds)}. Steps written by this call: {len(self.written)}"
         )
 
 

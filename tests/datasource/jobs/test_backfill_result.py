@@ -20,7 +20,7 @@ from spark_kafka_sink.datasource.jobs.backfill_result import line_of
 def test_small_and_large_backfills_have_figures_to_read(steps, rows, size, shown):
     result = BackfillResult("orders", True, "", steps, rows, size, 61.0)
     assert str(result) == (
-        f"backfill 'orders' is finished: {shown} in 0:01:01, 0 of the steps in this call"
+        f"backfill 'orders' is finished: {shown} in 0:01:01. Steps written by this call: 0"
     )
 
 
