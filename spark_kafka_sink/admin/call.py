@@ -100,55 +100,50 @@ class Resend(Enum):
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[ResponseT]):
-    """One request to a broker, with its response. :meth:`RequestLoop.run` sends calls.
+    """One request to a broker, with its response. The caller sets the fields from ``request`` to
+    ``then``. :meth:`RequestLoop.run` sends the request and sets the other fields.
 
-    The caller sets these fields:
-
-    * ``request``: the request. It is None if the call only looks up the coordinator in ``to``.
-    * ``to``: the broker, or the way to find the broker (:class:`CoordinatorKey`, :class:`Leader`,
-      :class:`AnyBroker`).
-    * ``what``: the name of the call in errors.
-    * ``error_in``: a function that returns the error code of a response.
-    * ``right``, ``success_only``: arguments of :func:`retry_code`.
-    * ``resend``: the cases in which the request is sent again (:class:`Resend`). In all other
-      cases, the call ends without a response, and ``done`` stays False.
-    * ``send_by_ms``: a time of the clock. If the request can't be sent before that time, for
-      example because a connection opens slowly, the call ends without a response.
-    * ``then``: a function that returns further calls when this call is ``done``. The same run sends
-      them.
-
-    :meth:`RequestLoop.run` sets the other fields. It raises the exceptions of ``error_in``,
-    ``then`` and :meth:`retry_code`.
-
-    * ``response``: the final response. It is None before that.
-    * ``done``: True after a final response.
-    * ``attempts``: the number of scheduled retries, which determines the next backoff.
-    * ``sent``, ``answered``: how often the request was sent, and how many responses arrived.
-    * ``sent_ms``: the time at which the request was last sent, on this process's clock in ms.
-    * ``answered_ms``: the time at which the last response arrived. If this process was suspended
-      after ``sent_ms``, the time of the arrival is unknown, and ``answered_ms`` is equal to
-      ``sent_ms``. Only a watched run notices a suspension (:meth:`RequestLoop.run`).
-    * ``last_status``: the reason why the call is not ``done``, as a text for error messages.
-    * ``last_code``: the error code, if the reason is an error code.
+    :meth:`RequestLoop.run` raises the exceptions of ``error_in``, ``then`` and :meth:`retry_code`.
     """
 
+    #: The request. None if the call only looks up the coordinator that ``to`` names.
     request: Request[ResponseT] | None
+    #: The broker, or the way to find the broker.
     to: Target
+    #: The name of the call in error messages.
     what: str
+    #: A function that returns the error code of a response.
     error_in: Callable[[ResponseT], ErrorCode] = lambda _: ErrorCode.NONE
+    #: ``right`` and ``success_only`` are arguments of :func:`retry_code`.
     right: str = ""
     success_only: bool = True
+    #: The failures after which the request is sent again. After any other lost connection or
+    #: retriable error, the call ends without a response, and ``done`` stays False.
     resend: Resend = Resend.ALWAYS
+    #: A time of the clock in ms. If the request is not sent by this time, for example because a
+    #: connection opens slowly, the call ends without a response.
     send_by_ms: int = NEVER
+    #: A function that returns further calls when this call is ``done``. The same run sends the
+    #: further calls.
     then: Callable[[], Iterable[Call[Any]]] | None = None
+    #: The final response. None before the final response.
     response: ResponseT | None = None
+    #: True after a final response. A call without a request is done when its coordinator is found.
     done: bool = False
+    #: The number of scheduled retries. It determines the next backoff.
     attempts: int = 0
+    #: ``sent`` and ``answered`` are the numbers of sent requests and of received responses.
     sent: int = 0
     answered: int = 0
+    #: The time at which the request was last sent, on the clock of this process in ms.
     sent_ms: int = 0
+    #: The time at which the last response arrived. If this process was suspended after ``sent_ms``,
+    #: the time is unknown, and ``answered_ms`` is equal to ``sent_ms``. Only a watched run notices
+    #: a suspension (:meth:`RequestLoop.run`).
     answered_ms: int = 0
+    #: The reason why the call is not ``done``, as a text for error messages.
     last_status: str = "no answer"
+    #: The error code, if the reason is an error code.
     last_code: ErrorCode | None = None
 
     def retry_code(self, response: ResponseT) -> ErrorCode | None:
@@ -162,14 +157,14 @@ class Call(Generic[ResponseT]):
 def retry_code(
     code: ErrorCode, where: str, right: str = "", *, success_only: bool = True
 ) -> ErrorCode | None:
-    """Returns ``code`` if the request must be sent again after this error code. Returns None if the
-    response is final.
+    """Returns ``code`` if the request must be sent again, and None if the response is final.
 
-    Raises the exception of :func:`refusal` in each of these cases:
-
-    * ``code`` is TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED or
-      UNSUPPORTED_VERSION.
-    * ``success_only`` is True, and ``code`` is another error after which a retry is useless.
+    * A retriable error (:func:`retry_decision`): returns ``code``.
+    * TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED or UNSUPPORTED_VERSION:
+      raises the exception of :func:`refusal`.
+    * Any other error: returns None if ``success_only`` is False. Raises the exception of
+      :func:`refusal` if ``success_only`` is True.
+    * NONE: returns None.
     """
     if code not in _RAISED:
         if retry_decision(code) is not RetryDecision.FINAL:

@@ -32,16 +32,14 @@ class CommittedReader:
     """Reads the committed records of ``topic`` with the connections of ``client``. Each request has
     the time limit max.block.ms.
 
-    ``left_out`` is the number of records whose transaction was still open at the end of a read.
-    These records are not returned. The number is the sum of all partitions that were read to their
-    end.
-
     The constructor raises KafkaTimeoutError if the topic does not exist, and AuthorizationError if
     the principal may not see the topic.
     """
 
     def __init__(self, client: AdminClient, topic: str) -> None:
         self._client = client
+        #: The number of records that :meth:`read` has not yielded, because the read ended
+        #: before the marker of their transaction. Each read adds its number at its end.
         self.left_out = 0
         self._reader = PartitionReader(client, "", "READ on the topic")
         self._tps = [info.tp for info in existing_to_read(client, topic).topics[topic]]
@@ -55,16 +53,15 @@ class CommittedReader:
 
     def read(self, tp: TopicPartition, end: int) -> Iterator[LogRecord]:
         """Yields the committed records of a partition before the offset ``end``. The records of a
-        transaction are held in memory until its commit marker was read. So records with higher
-        offsets may be yielded first.
+        transaction are held in memory, and yielded when the commit marker is read. So the offsets
+        of the yielded records are not always ascending.
 
-        If retention deletes the records at the current offset, reading continues at the new first
-        offset. Some records are not yielded:
+        Two kinds of records are missing in the result:
 
-        * the records of a transaction without a marker before ``end``. ``left_out`` counts them.
-        * the records that are held in memory when retention deletes records at the current offset,
-          because retention may delete the commit markers as well. ``left_out`` does not count these
-          records.
+        * records of a transaction whose marker was not read. ``left_out`` counts these records.
+        * records that retention deletes during the read. If retention deletes the current offset,
+          the read continues at the new first offset, and the records that are held in memory are
+          also missing. ``left_out`` does not count these records.
 
         Raises one of these errors:
 

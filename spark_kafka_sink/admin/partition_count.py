@@ -38,76 +38,69 @@ TIME_IS_OVER: Final = "the time for the audit is over"
 
 @dataclass(slots=True)
 class RangeCount:
-    """A range of offsets of a partition, and the count of the records that ``producers`` wrote
-    there. An offset is -1 if there is none.
+    """Counts the committed records that some producers wrote in a range of a partition. The caller
+    sets ``tp``, ``at``, ``last``, ``producers``, ``fetches`` and ``from_zero``.
 
-    The caller sets these fields:
-
-    * ``tp``, ``at``, ``last``: the partition, and the first and the last offset of the range. While
-      the range is read, ``at`` is the first offset that is not read yet.
-    * ``producers``: pairs of producer id and epoch. If it is None, the records of all producers
-      count.
-    * ``fetches``: a limit. The count ends after this number of Fetch responses with new batches.
-    * ``from_zero``: if True, the first sequence number of each producer must be 0.
-
-    The counts:
-
-    * ``rows``: the number of committed records of ``producers``.
-    * ``aborted_rows``: the number of aborted records of ``producers``.
-    * ``other``: the number of all records that are not in ``rows``: records of other producers,
-      aborted records, and markers.
-    * ``gaps``: the number of offsets without a record, for example after a compaction.
-    * ``deleted``: the number of offsets that the log had deleted before they were read.
-
-    The batches of the records in ``rows``, which are the counted batches:
-
-    * ``checksum``: the sum of the CRC-32C checksums of the counted batches.
-    * ``codecs``: the compression types of the counted batches.
-    * ``log_append_time``: True if a counted batch has the broker's time as its timestamp.
-    * ``first_batch``: the first offset of the first counted batch.
-    * ``last_row``: the last offset of the last counted batch.
-    * ``hole``: the offset of the first batch whose sequence number is too high. Such a batch shows
-      that earlier records of its producer are missing.
-    * ``hole_rows``: the number of records that are missing at ``hole``.
-    * ``repeated_at``: the offset of the first batch with a sequence number that its producer had
-      already used.
-    * ``next_sequence``: for each producer, the sequence number that its next batch must have.
-
-    The end of the count:
-
-    * ``problem``: the reason why the range could not be read to its end, or an empty text.
-    * ``damaged_at``, ``damage``: the offset of a batch that can't be read, and the reason.
-    * ``log_end``: the end offset of the log, if the log ends within the range.
-    * ``open_at``: the offset at which an open transaction blocked the read.
-    * ``waits_since_ms``: the time at which the first response without a new batch arrived, on the
-      client's clock. It is NEVER again after a response with a new batch.
+    A *counted batch* has committed records of these producers in the range. An offset is -1 if
+    there is none.
     """
 
+    #: The partition.
     tp: TopicPartition
+    #: The first offset of the range. During the count, the first offset that is not read yet.
     at: int
+    #: The last offset of the range.
     last: int
+    #: The producers, as pairs of producer id and epoch. None counts the records of all producers.
     producers: frozenset[Producer] | None
+    #: The count ends after this number of Fetch responses with new batches. Each such response
+    #: lowers the number by 1.
     fetches: int = NEVER
+    #: The number of committed records of the producers.
     rows: int = 0
+    #: The number of aborted records of the producers.
     aborted_rows: int = 0
+    #: The number of all records that are not in ``rows``: records of other producers, aborted
+    #: records, and markers.
     other: int = 0
+    #: The sum of the CRC-32C checksums of the counted batches.
     checksum: int = 0
+    #: The number of offsets without a record, for example after a compaction.
     gaps: int = 0
+    #: The number of offsets that the log had deleted before they were read.
     deleted: int = 0
+    #: The first offset of the first counted batch.
     first_batch: int = -1
+    #: The last offset of the last counted batch.
     last_row: int = -1
+    #: If True, and if no offset was deleted, the first sequence number of each producer must be 0.
     from_zero: bool = False
+    #: The offset of the first counted batch whose sequence number is too high: earlier records of
+    #: its producer are missing.
     hole: int = -1
+    #: The number of records that are missing at ``hole``.
     hole_rows: int = 0
+    #: The offset of the first counted batch with a sequence number that its producer had already
+    #: used.
     repeated_at: int = -1
+    #: True if a counted batch has the broker's time as its timestamp.
     log_append_time: bool = False
+    #: The compression types of the counted batches.
     codecs: set[CompressionType] = field(default_factory=set)
+    #: The offset of a batch that can't be read.
     damaged_at: int = -1
+    #: The reason why the batch at ``damaged_at`` can't be read.
     damage: str = ""
+    #: The end offset of the log, if the log ends within the range.
     log_end: int = -1
+    #: The offset at which an open transaction blocked the read.
     open_at: int = -1
+    #: The reason why the range could not be read to its end, or an empty text.
     problem: str = ""
+    #: The time of the first Fetch response without a new batch, on the client's clock in ms. A
+    #: response with a new batch sets the time to NEVER again.
     waits_since_ms: int = NEVER
+    #: For each producer, the sequence number that its next batch must have.
     next_sequence: dict[Producer, int] = field(default_factory=dict)
 
     @property
@@ -223,13 +216,13 @@ def count_ranges(
     until_ms: int = NEVER,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Counts the records of all ``ranges``, and stores the counts in the ranges. All ranges are in
-    partitions of one topic. If a range can't be read to its end, its ``problem`` is set.
+    """Counts the records of all ``ranges``, which are in partitions of one topic. Stores the counts
+    in the ranges. If a range can't be read to its end, its ``problem`` is set.
 
     * ``until_ms``: the time of the clock at which the count ends. Each request, and each wait for
       the end of an open transaction, may take max.block.ms.
-    * ``on_progress``: a function that is called after each round of requests. Its arguments are the
-      number of offsets that were read, and the number of all offsets.
+    * ``on_progress``: a function that is called after each round of requests, with the number of
+      read offsets and the number of all offsets.
 
     Raises AuthorizationError if the principal may not read the topic.
     """

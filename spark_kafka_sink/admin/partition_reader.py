@@ -79,9 +79,9 @@ class PartitionReader:
         """Requests batches of many partitions in parallel, up to the last stable offset.
         ``positions`` has each partition with the offset of its first batch.
 
-        Returns the result of each partition, in the same order. It has the batches, and the list of
-        aborted transactions. If the partition could not be read in time, the result is a text with
-        the reason.
+        Returns one result for each partition, in the same order: its batches with the list of
+        aborted transactions, or a text with the reason why the batches did not arrive in time. The
+        ``error`` of a result may be OFFSET_OUT_OF_RANGE.
         """
         fetches = [self._fetch_call(tp, offset, read_committed=True) for tp, offset in positions]
         self._client.loop.run([call for call, _ in fetches], deadline_ms)

@@ -4,10 +4,11 @@ InitProducerId.
 :class:`TransactionClient` creates the requests, and chooses the brokers. ``request_loop.py`` sends
 the requests. The package ``transactions`` decides what a response means for the rows of a write.
 
-If there is no response, or a response with a retriable error (``call.py``), a request is sent again
-until the deadline. For some requests it can do harm if a broker gets the request twice. The
-docstrings of their methods say so. For missing rights and unsupported versions, the methods raise
-an exception. Every other response is returned.
+Most methods repeat a request until the deadline if there is no response, or a response with a
+retriable error (``call.py``). If a repeated request can do harm, the docstring of the method says
+so. If a right is missing, or if a broker does not support a request, most methods raise an
+exception. The methods that return a result for each transactional id return any other error code
+with the id.
 """
 
 from __future__ import annotations
@@ -142,21 +143,20 @@ class AgeCalls(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Beside:
-    """Additional requests that are sent together with DescribeTransactions: ListTransactions by
-    age, and Metadata. Sending them together saves two round trips.
-
-    * ``ids``: the transactional ids whose coordinators get ListTransactions.
-    * ``age_ms``: the age limit of ListTransactions.
-    * ``topics``: the topics of the Metadata request.
-    * ``shown_by``: a transactional id. Its coordinator gets the Metadata request.
+    """Additional requests that are sent together with DescribeTransactions, to save two round
+    trips: ListTransactions by age, and Metadata.
 
     The requests are created before the descriptions are known. If the descriptions show that other
     topics or another age limit are needed, the responses are not used.
     """
 
+    #: The transactional ids whose coordinators get ListTransactions.
     ids: Collection[str]
+    #: The age limit of ListTransactions in ms.
     age_ms: int
+    #: The topics of the Metadata request.
     topics: Collection[str]
+    #: A transactional id. Its coordinator gets the Metadata request.
     shown_by: str
     #: The ListTransactions calls for each coordinator.
     ages: Mapping[Node, AgeCalls] = field(default_factory=dict)
@@ -185,20 +185,18 @@ class _Look:
     """A check whether the partitions of several transactions have leaders (a *look*). A transaction
     that passes the check is ended.
 
-    A Metadata request to each coordinator checks the transactions of this coordinator. The calls
-    that end these transactions are sent after the response. So a coordinator that does not respond
-    delays only its own transactions.
-
-    * ``calls``: the calls that end the transactions, by transactional id.
-    * ``partitions``: the partitions that the caller knows, by transactional id. For any other
-      transaction, DescribeTransactions is sent first.
-    * ``coordinators``: the checked transactional ids, with their coordinators.
-    * ``ready``: after the run, the ids whose partitions all have leaders.
+    Metadata requests to each coordinator check only the transactions of this coordinator. So a
+    coordinator that does not respond delays only its own transactions.
     """
 
+    #: The calls that end the transactions, by transactional id.
     calls: Mapping[str, Call[Any]]
+    #: The partitions that the caller knows, by transactional id. For any other transaction,
+    #: DescribeTransactions is sent first.
     partitions: Mapping[str, Partitions]
+    #: The checked transactional ids, with their coordinators.
     coordinators: Mapping[str, Node]
+    #: After the run, the ids whose partitions all have leaders.
     ready: set[str] = field(default_factory=set)
 
     def first(self) -> list[Call[Any]]:
@@ -312,23 +310,22 @@ class TransactionClient(AdminClient):
         *,
         prepared: Collection[str] = (),
     ) -> EndAnswers:
-        """Aborts the open transactions in ``found``, the result of :meth:`describe`. ``prepared``
-        has the ids whose transactions were ready for a commit. The request depends on the version
-        of the cluster's transactions:
+        """Aborts the open transactions in ``found``, the result of :meth:`describe`. Returns the
+        error codes like :meth:`end`. If a partition of a transaction has no leader
+        (:meth:`leaderless`), the transaction is not aborted, and its error code is
+        LEADER_NOT_AVAILABLE.
 
-        * Version 2: EndTxn(abort), with the producer id and the epoch from ``found``. The
-          coordinator raises the epoch, which fences the producer. If the id already has a newer
-          epoch, the coordinator rejects the request, and no later transaction is aborted. An id in
-          the state Empty gets the same request.
+        ``prepared`` has the ids whose transactions were ready for a commit. The request depends on
+        the version of the cluster's transactions:
+
+        * Version 2: EndTxn(abort), with the producer id and the epoch from ``found``, also for an
+          id in the state Empty. The producer is fenced. If the id already has a newer epoch, the
+          coordinator rejects the request, and no transaction is aborted.
         * Version 1, for an id in ``prepared``: EndTxn(abort), with the producer id and the epoch
           from ``found``. The producer is not fenced.
         * Version 1, for any other id: InitProducerId, without producer id and epoch. The producer
-          is fenced. The coordinator aborts the transaction that is open when the request arrives,
-          even if it is a later transaction. So the id must not be used again.
-
-        A transaction with a partition that has no leader (:meth:`leaderless`) is not aborted. The
-        result for its id is LEADER_NOT_AVAILABLE. For all other ids, the result is the same as for
-        :meth:`end`.
+          is fenced. If a later transaction is open when the request arrives, the later transaction
+          is aborted. So the id must not be used again.
         """
         version = self.transaction_version(deadline_ms)
         kept = self.leaderless(found, deadline_ms)
@@ -341,6 +338,7 @@ class TransactionClient(AdminClient):
         ended = {
             i: PreparedTransaction(i, d.producer_id, d.producer_epoch, version)
             for i, d in found.items()
+            # (With version 2, EndTxn fences the producer even if no transaction is open.)
             if version >= 2 or i in prepared
         }
         return {
@@ -384,9 +382,8 @@ class TransactionClient(AdminClient):
 
         * ``looked_ms``: the time on this client's clock at which the caller has made such a check.
           If the caller's check is at most a second old, the first check is omitted.
-        * ``partitions``: the partitions of prepared transactions, by transactional id, if the
-          caller knows the partitions. For any other transaction, each check requests the partitions
-          again, because the producer may still write to further partitions.
+        * ``partitions``: the known partitions of prepared transactions, by transactional id. For
+          any other transaction, each check requests the partitions.
         * ``regardless``: the ids whose calls are sent without a check.
         """
         # An example of a marker that would be lost without the look:
@@ -405,6 +402,8 @@ class TransactionClient(AdminClient):
             for call in sent:
                 call.send_by_ms = NEVER if looked_ms is None else looked_ms + _LED_MS
             nodes = self._coordinators_now(looked_at, min(deadline_ms, now + patience * _LOOK_MS))
+            # The partitions of a transaction that is not prepared are requested again by each look,
+            # because its producer may still write to further partitions.
             look = _Look(waiting, partitions, nodes)
             limit_ms = self.clock.now_ms() + patience * (_ANSWER_MS + _LOOK_MS * bool(looked_at))
             self.loop.run([*sent, *look.first()], min(deadline_ms, limit_ms), is_watched=True)
@@ -448,16 +447,16 @@ class TransactionClient(AdminClient):
         """Creates the requests that :meth:`describe` sends together with DescribeTransactions for
         ``ids``:
 
-        * ListTransactions for transactions that are older than ``age_ms``.
-        * Metadata of the topics of the transactions that :meth:`leaderless` has checked last. The
-          request is sent to the coordinator of the transactional id ``shown_by``.
+        * ListTransactions, for the transactions that are older than ``age_ms``.
+        * Metadata, for the topics of the last check of :meth:`leaderless`. The coordinator of the
+          transactional id ``shown_by`` gets the Metadata request.
 
         Returns None in each of these cases:
 
         * :meth:`older_than` has not succeeded yet, or brokers do not support ListTransactions by
           age.
-        * :meth:`leaderless` has not checked a transaction yet, so the topics are not known.
-        * The transactions that :meth:`leaderless` has checked last wrote to more than 100 topics.
+        * :meth:`leaderless` has not checked a transaction yet, or its last check had more than 100
+          topics.
         """
         if not self._list_ages or not self._written:
             return None
@@ -568,22 +567,16 @@ class TransactionClient(AdminClient):
     ) -> frozenset[str] | None:
         """Returns the ids whose transaction has been open for longer than ``age_ms``, by the clock
         of its coordinator. Returns None if brokers do not support ListTransactions by age (before
-        3.8).
+        3.8). Raises KafkaTimeoutError if a coordinator does not respond in time.
 
-        An id is left out if its coordinator sends these responses, in this order:
+        Each coordinator lists all open transactions, then those older than ``age_ms``, and then all
+        again (:class:`AgeCalls`). An id is left out if only the first and the last list have it.
 
-        1. A list of all open transactions. The list contains the id.
-        2. A list of the open transactions that are older than ``age_ms``. The list does not contain
-           the id.
-        3. A list of all open transactions again. The list contains the id.
-
-        If no coordinator lists the transaction of an id, the requests are repeated for about a
-        second. After that, the id is left out if ``only_listed`` is True, and returned if
-        ``only_listed`` is False.
+        If no coordinator lists an id, the requests are repeated for about a second. After that, the
+        id is left out if ``only_listed`` is True, and returned if ``only_listed`` is False.
 
         ``beside`` has requests that :meth:`describe` has already sent. Their responses are used if
-        they are for the same ids and the same age. Raises KafkaTimeoutError if a coordinator does
-        not respond in time.
+        they are for the same ids and the same age.
         """
         # While an id moves from one coordinator to another, no broker lists it. So if an id is not
         # listed, its coordinator is looked up again, and the requests are repeated.
@@ -642,21 +635,19 @@ class TransactionClient(AdminClient):
         shown_by: str = "",
         beside: Beside | None = None,
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Checks whether the partitions of the transactions in ``found`` have leaders. Returns the
-        partitions without a leader, by transactional id. If all partitions of a transaction have
-        leaders, its id is missing in the result. If a transaction in the result were ended, Kafka 4
-        would lose a marker.
+        """Returns the partitions without a leader, by transactional id. ``found`` has the
+        transactions to check. An id whose partitions all have leaders is not in the result.
 
-        A partition that the brokers do not know, for example because its topic was deleted, is not
-        in the result. The Metadata request for a transaction is sent to its coordinator.
+        Do not end a transaction that is in the result: Kafka 4 would lose the marker of the
+        partition without a leader. A partition that the brokers do not know, for example because
+        its topic was deleted, is not in the result.
 
-        * ``shown_by``: a transactional id, or empty. If an id is given, one Metadata request for
-          all transactions is sent to the coordinator of this id. This coordinator must have
-          accepted a write a moment ago. The write proves that the coordinator is not cut off from
-          the cluster.
+        * ``shown_by``: a transactional id, or empty. If it is empty, each coordinator gets a
+          Metadata request for its own transactions. If it is an id, the coordinator of this id gets
+          one Metadata request for all transactions. This coordinator must have accepted a write a
+          moment ago, which proves that the coordinator is not cut off from the cluster.
         * ``beside``: requests that :meth:`describe` has already sent. The response to the Metadata
-          request is used if it has all topics of the transactions, and if it arrived in the last
-          FRESH_MS.
+          request is used if it has all topics of the transactions, and is at most FRESH_MS old.
         """
         by_id = {i: one.partitions for i, one in found.items()}
         topics = _topics(by_id)
@@ -721,9 +712,9 @@ class TransactionClient(AdminClient):
         * ``ours``: the producer id and epoch that the caller has (KIP-360, brokers of version 2.5
           or newer). If another producer has used the transactional id in the meantime, the other
           producer is not fenced, and ProducerFencedError is raised.
-        * ``resend``: with Resend.AFTER_CODE, a request without a response is not sent again. With
-          Resend.ALWAYS, the request is sent again. The first request could then arrive after the
-          second request, and abort a transaction that was begun after the second request.
+        * ``resend``: Resend.ALWAYS sends a request without a response again, Resend.AFTER_CODE does
+          not. If the request is sent twice, the first request can arrive last, and abort a
+          transaction that was begun after the second request.
 
         Raises one of these errors:
 
@@ -792,9 +783,9 @@ def _metadata_call(
 
 
 def _send_by(look: Call[MetadataResponse] | Call[DescribeTransactionsResponse]) -> int:
-    """Returns the last time at which the response to ``look`` is fresh enough. ``look`` is a
-    Metadata or DescribeTransactions request for some transactions. After that time, the calls that
-    end these transactions are not sent (``Call.send_by_ms``).
+    """Returns the last time at which the transactions of ``look`` may be ended
+    (``Call.send_by_ms``). ``look`` is a Metadata or DescribeTransactions request for these
+    transactions. After this time, the response to ``look`` is too old.
     """
     assert look.response is not None
     # (A throttled connection sends nothing until then, whatever is looked at.)
@@ -830,15 +821,10 @@ def _described_by(
     call: Call[DescribeTransactionsResponse],
 ) -> dict[str, TransactionDescription]:
     """Returns the descriptions in the response of ``call``, by transactional id. The result is
-    empty if there is no response.
+    empty if there is no response. Raises an exception if a right is missing.
 
-    The response may have an error for an id:
-
-    * If the request must be sent again after this error, the id is left out. The error becomes the
-      call's last error.
-    * If a right is missing, raises an exception.
-    * After any other error, such as TRANSACTIONAL_ID_NOT_FOUND, the id has a description with this
-      error.
+    An id with a retriable error is left out, and the error becomes the call's ``last_code``. Any
+    other error, such as TRANSACTIONAL_ID_NOT_FOUND, is in the description of the id.
     """
     described: dict[str, TransactionDescription] = {}
     for state in call.response.transaction_states if call.response else ():
