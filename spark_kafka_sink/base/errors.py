@@ -321,11 +321,11 @@ class BatchError(KafkaError):
 # with visible rows.
 class CommitError(BatchError):
     """No row of this write is visible, and none will become visible. You can write the batch again:
-    the same micro-batch, or the same ``txnVersion``.
+    the same micro-batch, or the same ``txnVersion``. If the cause of the error remains, the next
+    write fails as well.
 
-    Some causes remain, and then the next write of the batch fails as well. An example is a batch
-    number that does not follow the last number in the commit log. An earlier write may have
-    committed other rows with this number.
+    An example of such a cause: the number of the batch does not follow the last number in the
+    commit log. Then an earlier write may have committed other rows with this number.
     """
 
 

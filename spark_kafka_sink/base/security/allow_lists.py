@@ -191,12 +191,13 @@ def is_import_listed(path: str) -> bool:
 
 
 def _behind_entries(path: str) -> Iterator[str]:
-    """Finds the items of the allow-list of imports with which ``path`` begins. For each such item,
-    yields the rest of ``path`` after the item.
+    """Compares ``path`` with the allow-list of imports. If ``path`` begins with the names of an
+    item, yields the rest of ``path``, with dots instead of colons and a dot at the end.
 
-    In the rest, a colon becomes a dot, and a dot is added at the end. If the list has
-    ``my_package``, the rest of ``my_package.module:Name`` is ``.module.Name.``. If the list has
-    ``path`` itself, the rest is a dot.
+    Two examples for the path ``my_package.module:Name``:
+
+    * The item ``my_package`` yields ``.module.Name.``.
+    * The item ``my_package.module:Name`` yields ``.``.
     """
     allowed = _list(IMPORTS)
     dotted = f"{path.replace(':', '.')}."

@@ -1,8 +1,7 @@
 """Imports the users' classes and functions whose import paths are in options.
 
 An import path has one of two forms: ``package.module:Name`` or ``package.module.Name``. The caller
-checks the methods of an imported class. This module also describes an exception of a user's code
-without the text of the exception.
+checks the methods of an imported class. :func:`place_of` describes an exception of a user's code.
 
 The driver also calls :func:`find`, as a check. So a wrong path is an error before any task starts.
 """
@@ -114,11 +113,11 @@ def make(path: Text, option: str) -> object:
 
 
 def made_of(cls: type, option: str, name: str) -> object:
-    """Calls the user's class ``cls`` without arguments and returns the new object.
+    """Calls the user's class ``cls`` without arguments and returns the new object. Raises
+    ConfigError if the call raises an exception.
 
-    Raises ConfigError if the call raises an exception. The error has the names ``option`` and
-    ``name`` of the option and the class. It does not have the text of the exception, which may
-    contain a secret.
+    The error message has the option name ``option`` and the class name ``name``. The message does
+    not have the text of the exception, which may contain a secret.
     """
     try:
         return cls()

@@ -128,8 +128,9 @@ def check_forms(name: str, spelled: str, text: str, *, accepted: bool) -> None:
 
 
 def refuse_others(name: str, spelled: str, text: str) -> None:
-    """Raises ConfigError if the value ``text`` of an option is a reference that this package does
-    not replace. It would be sent to a server as the password.
+    """Raises ConfigError if ``text``, the value of an option, has a reference that this package
+    does not replace. Without the error, the reference itself would be sent to a server as the
+    password.
 
     Such references are ``${...}`` with a config provider other than ``env`` and ``file``, and
     Databricks' ``{{secrets/...}}``. ``name`` is the option's name in Kafka, and ``spelled`` is the
@@ -156,8 +157,8 @@ def refuse_others(name: str, spelled: str, text: str) -> None:
 
 
 def resolve(options: Mapping[str, object]) -> dict[str, object]:
-    """Replaces all references in the values of ``options`` by the secrets. ``options`` has the
-    options' names in Kafka, and the result has the same names.
+    """Replaces all references in the values of ``options`` by the secrets. The keys of ``options``
+    are Kafka's names of the options. The result has the same keys.
 
     A value with a reference becomes a Password, which shows the reference. A sasl.jaas.config with
     references becomes a JaasEntry with Passwords.
