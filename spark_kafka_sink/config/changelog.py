@@ -4,9 +4,8 @@ A change feed is a table whose rows are changes of another table. One column sho
 change: insert, update, delete, or preimage. A preimage is a row with the values from before an
 update.
 
-:data:`CHANGELOGS` has the feeds with a name. The names of their columns come from Delta Lake's
-change data feed, Debezium's ``Envelope`` (in ``debezium-core``), and Flink's ``RowKind``, which
-Paimon's audit log has as a column.
+:data:`CHANGELOGS` has the predefined feeds. The option has the name of a predefined feed, or
+describes a feed in JSON.
 """
 
 from __future__ import annotations
@@ -29,30 +28,28 @@ class ChangelogMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Changelog:
-    """A kind of change feed, such as Delta's or Debezium's.
+    """A kind of change feed, such as Delta's or Debezium's."""
 
-    * ``column``: the name of the column that has the type of a change.
-    * ``inserts``, ``updates``, ``deletes``, ``preimages``: the values in ``column`` for each type.
-      A preimage is a row with the values from before an update.
-    * ``order``: the names of the columns that order the changes. A later change has greater values.
-      The name of a nested field has dots.
-    * ``metadata``: the names of the columns that belong to the feed, and not to the table.
-    * ``images``: the names of two struct columns, with the row before and after a change. None if
-      the row is in the other columns of the DataFrame.
-    * ``time``: the name of the column with the time of the commit in the source.
-    * ``snapshots``: the values in ``column`` for inserts from a snapshot. Such an insert is older
-      than a change with the same position.
-    """
-
+    #: The name of the column that has the type of a change.
     column: str
+    #: ``inserts``, ``updates``, ``deletes`` and ``preimages`` have the values in ``column`` for
+    #: each type.
     inserts: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
     deletes: tuple[str, ...] = ()
     preimages: tuple[str, ...] = ()
+    #: The names of the columns that order the changes. A later change has greater values. The name
+    #: of a nested field has dots.
     order: tuple[str, ...] = ()
+    #: The names of the columns that belong to the feed, and not to the table.
     metadata: tuple[str, ...] = ()
+    #: The names of two struct columns, with the row before and after a change. None if the row is
+    #: in the other columns of the DataFrame.
     images: tuple[str, str] | None = None
+    #: The name of the column with the time of the commit in the source.
     time: str | None = None
+    #: The values in ``column`` for the rows of a snapshot. (Debezium first reads the existing rows
+    #: of a table.) If a row of a snapshot and a change have the same position, the change is later.
     snapshots: tuple[str, ...] = ()
 
     @property
@@ -87,6 +84,9 @@ UNORDERED: Final = "kprod:no-order"
 #: rows): the names of the keys. A table keeps it, whose feed has a new column of change types.
 KEYS_OF_UPSERTS: Final = "kprod.keys"
 
+#: The predefined feeds, by name. The names of the columns come from Delta Lake's change data feed,
+#: Debezium's ``Envelope`` (in ``debezium-core``), and Flink's ``RowKind``, which Paimon's audit log
+#: has as a column.
 CHANGELOGS: Final = {
     "delta-cdf": Changelog(
         "_change_type",

@@ -16,20 +16,17 @@ from spark_kafka_sink.base.security.password import Password
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The value of an option that the user has set, with texts for messages.
+    """The value of an option that the user has set, with texts for messages."""
 
-    * ``value``: the value. For a secret in a file, it is a reference to the line of the secret.
-    * ``name``: the option's name for messages. For an option of the sink, this is the documented
-      name. For any other option, this is the name as the user wrote it.
-    * ``where``: a text with the name of the file that has the option. It is empty if the option is
-      not from a file.
-    * ``content``: the secret itself, for a secret in a file. It is only for checks in this process,
-      and is never pickled or logged.
-    """
-
+    #: The value. For a secret in a file, a reference to the line of the secret.
     value: object = field(repr=False)
+    #: The option's name for messages. For an option of the sink, the documented name. For any other
+    #: option, the name as the user wrote it.
     name: str
+    #: A text with the name of the file that has the option. Empty if the option is not from a file.
     where: str = ""
+    #: The secret itself, for a secret in a file. It is only for checks in this process, and is
+    #: never pickled or logged.
     content: Password | None = None
 
     @property
@@ -66,7 +63,7 @@ class GivenProducerOptions:
         return given.spelled if given is not None and given.where else self.prefix + name
 
     def prefix_at(self, name: str) -> str:
-        """The prefix that option names have in the place where the user has set ``name``. The
-        result is empty for a file, and ``prefix`` for any other place.
+        """Returns the prefix of the option ``name`` in messages. The prefix is empty if the user
+        has set the option in a file, and ``prefix`` in all other cases.
         """
         return "" if self.given[name].where else self.prefix

@@ -131,8 +131,9 @@ def one_of(*choices: str, same: Callable[[str], str] = str, empty: str | None = 
       ``CaseInsensitiveValidString``).
     * With :func:`letters`, ``exactlyOnce`` is accepted for ``exactly-once``.
 
-    ``empty`` is the meaning of the empty text, for the documentation. If it is None, the empty text
-    is invalid. If it is "", the code that reads the option checks the empty text.
+    The empty text is invalid if ``empty`` is None, and valid in all other cases. ``empty`` is the
+    meaning of the empty text, for the documentation. If ``empty`` is "", the code that reads the
+    option checks the empty text.
     """
     listed, by_text = ", ".join(choices), {same(choice): choice for choice in choices}
     if empty is not None:
@@ -381,7 +382,7 @@ class Check:
     warns: bool = False
 
     def applies(self, given: Container[str], values: Values) -> bool:
-        """True if the options of the user have this combination."""
+        """True if the user's options have the combination of this check."""
         needed, excuses = Condition.in_text(self.given), Condition.in_text(self.unless)
         return (
             all(one.holds(given, values) for one in needed)
@@ -404,11 +405,12 @@ def refuse(
     values: Values,
     spelled: Callable[[str], str] = str,
 ) -> list[str]:
-    """Raises ConfigError for the first of ``checks`` whose combination the user's options have.
+    """Raises ConfigError for the first of ``checks`` that applies (:meth:`Check.applies`). A check
+    with ``warns`` raises no error. If such a check applies, its text is one of the returned
+    warnings.
 
-    A check with ``warns`` never raises an error. If the options have its combination, its text is
-    one of the returned warnings. ``given`` are the names of the options that the user has set.
-    ``values`` has the effective values of all options.
+    ``given`` are the names of the options that the user has set. ``values`` has the effective
+    values of all options.
     """
 
     def filled(text: str) -> str:

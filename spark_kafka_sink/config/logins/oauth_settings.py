@@ -172,13 +172,13 @@ TokenSource = (
 class RefreshRule:
     """The options ``sasl.login.refresh.*``: the time at which a token is refreshed.
 
-    * ``window_factor``: the share of the token's lifetime after which the token is refreshed.
-    * ``window_jitter``: the largest random share that is added to ``window_factor``.
-    * ``min_period_seconds``: the shortest time before a refresh.
-    * ``buffer_seconds``: the time before the token's expiry at which it is refreshed at the latest.
+    * ``window_factor``: the token is refreshed after this share of its lifetime.
+    * ``window_jitter``: a random number from 0 to ``window_jitter`` is added to ``window_factor``.
+    * ``min_period_seconds``: the token is refreshed after this time at the earliest.
+    * ``buffer_seconds``: the token is refreshed at least this time before its expiry.
 
-    For a short lifetime, only the first two count, as in Java. A lifetime is short if it is at most
-    ``min_period_seconds`` + ``buffer_seconds``.
+    If the lifetime is at most ``min_period_seconds`` + ``buffer_seconds``, only ``window_factor``
+    and ``window_jitter`` count, as in Java.
     """
 
     window_factor: float

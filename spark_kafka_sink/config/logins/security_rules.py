@@ -173,12 +173,11 @@ class LoginModule:
 
 
 def _of_endpoint() -> Iterator[Option]:
-    """The TLS options of a login module for the token endpoint. Each option has the name of the
-    corresponding TLS option for brokers, such as ``ssl.truststore.location``. The same name with
-    the prefix ``oauth.`` is a second option.
+    """The TLS options of a login module for the token endpoint. Each TLS option for brokers has a
+    corresponding option with the same name, such as ``ssl.truststore.location``. A user may add the
+    prefix ``oauth.`` to the name.
 
-    Two rules are stricter than for brokers, because the endpoint gets a secret. The host name of
-    the endpoint is always verified. An option without an effect is an error.
+    The host name of the endpoint is always verified, because the endpoint gets a secret.
     """
     for option in SECURITY_OPTIONS:
         for prefix in ("", "oauth.") if option.name.startswith("ssl.") else ():
@@ -249,9 +248,9 @@ def shown_by_spark(text: str, *, own_options: bool) -> tuple[str, ...]:
 def refuse_inline(value: object, spelled: str, file: str) -> None:
     """Raises ConfigError if ``value`` is a secret as plain text, and not a reference to a secret.
 
-    Call this function only for options whose values Spark shows in plans and event logs. ``file``
-    is the end of the sentence "or put ..." in the error's hint. An example is "it into a
-    configFile".
+    Call this function only for options whose values Spark shows in plans and event logs. The hint
+    of the error has the words "or put", followed by the text ``file``. An example is "or put it
+    into a configFile".
     """
     if isinstance(value, Password) and value.value and not is_one_reference(value.value):
         raise ConfigError(
@@ -264,12 +263,13 @@ def refuse_inline(value: object, spelled: str, file: str) -> None:
 
 
 def inline_secrets(text: str, *, own_options: bool) -> tuple[str, ...]:
-    """Finds the secrets in ``text``, the value of ``sasl.jaas.config``, that are plain text and not
-    references. Returns the names of the login module's options with these secrets. The result is
-    empty if ``text`` can't be parsed.
+    """Returns the names of the login module's options whose values are secrets as plain text.
+    ``text`` is the value of ``sasl.jaas.config``. The result is empty if ``text`` can't be parsed.
 
-    An option that no known login module has can be a secret of a user's class. Such an option
-    counts as a secret if ``own_options`` is true, or if the login module is unknown.
+    An option that no known login module has counts as a secret in two cases:
+
+    * The login module is unknown.
+    * ``own_options`` is true: a user's class may read the options.
     """
     try:
         entry = parse_jaas_config(text)

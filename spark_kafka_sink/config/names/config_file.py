@@ -1,11 +1,12 @@
-"""Reads the option ``configFile``: a properties file of a Kafka client. Its lines are added to the
-user's options.
+"""Reads the option ``configFile``: a properties file of a Kafka client. The lines of the file are
+added to the user's options.
 
 * An option of the write overrides a line of the file.
 * A secret in the file is replaced by a reference to its line.
-* A line for another client is ignored with a warning: several clients can share the file. Other
-  clients are a consumer, an admin client and Connect. If no format has a schema, a line for a
-  schema registry is also ignored.
+* A line for another client, such as a consumer, an admin client or Connect, is ignored with a
+  warning. Several clients can share the file.
+* A line for a schema registry is also ignored in a write if neither ``valueFormat`` nor
+  ``keyFormat`` is a format with a schema.
 * Any other line is treated like an option of the write: an unknown name is an error.
 """
 

@@ -21,11 +21,11 @@ from spark_kafka_sink.config.option_table import SINK_OPTIONS
 class Component:
     """A client or program that has its own options, such as a consumer.
 
-    * ``component``: its name in messages.
-    * ``instead``: the advice for a user who sets such an option.
+    * ``component``: the name of the client or program in messages.
+    * ``instead``: the advice for a user who sets one of its options.
     * ``names`` and ``beginnings``: its option names, and the beginnings of further option names.
-    * ``in_files``: True if a line of a properties file with such an option is ignored. (Several
-      clients can share the file.)
+    * ``in_files``: True if its options are ignored in a properties file, which several clients can
+      share.
     """
 
     component: str

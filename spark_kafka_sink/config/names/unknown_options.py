@@ -42,9 +42,7 @@ class OptionSource:
 
     @property
     def takes_own(self) -> bool:
-        """True if the sink's own options are accepted in this place. This is the case in a write,
-        and in every file.
-        """
+        """True if the sink's own options are accepted in this place: in a write, or in a file."""
         return self.sink or bool(self.where)
 
 
@@ -163,8 +161,8 @@ _PUBLIC = ("username", "certificates", "chain")
 
 
 def _nearest(name: str, place: OptionSource) -> str | None:
-    """Creates a hint with the option name that is most similar to ``name`` (in lower case). Returns
-    None if no name is similar.
+    """Creates a hint with the option name that is most similar to ``name``. Returns None if no name
+    is similar. ``name`` is in lower case.
     """
     own = SINK_OPTIONS if place.takes_own else {}
     options = (PRODUCER_OPTIONS | own).values()
