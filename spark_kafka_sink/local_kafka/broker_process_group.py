@@ -1,7 +1,7 @@
 """Runs the broker processes as one process group. The group ends when this Python process ends.
 
-:class:`BrokerProcessGroup` starts the watchdog process (``parent_watchdog.py``), the brokers, and a
-temporary directory. The directory is removed when the group ends.
+:class:`BrokerProcessGroup` creates a temporary directory, and starts the watchdog process
+(``parent_watchdog.py``) and the brokers. The directory is removed when the group ends.
 """
 
 from __future__ import annotations

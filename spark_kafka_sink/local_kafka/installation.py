@@ -134,7 +134,7 @@ def prepare(version: str = KAFKA_VERSION) -> Installation:
 
     The first call for a version takes half a minute, each later call takes a tenth of a second.
     Raises LocalKafkaError if there is no suitable JVM, or if the jars can't be downloaded. If the
-    class archive can't be created, logs a warning. Brokers then start more slowly.
+    JVM's class archive can't be created, logs a warning, and brokers start more slowly.
     """
     release(version)  # an unknown one leaves nothing in the cache
     java = find_java()
@@ -148,9 +148,8 @@ def prepare(version: str = KAFKA_VERSION) -> Installation:
 
 
 def _write_archive(installation: Installation, archive: Path) -> None:
-    """Creates the class archive ``archive``. For this purpose, runs a temporary broker. The JVM
-    writes the archive when the broker ends. If no archive is created, only logs a warning, because
-    brokers also start without an archive.
+    """Creates the class archive ``archive`` with a temporary broker. If no archive is created, only
+    logs a warning, because brokers also start without an archive.
     """
     _log.info("writing the class archive of Kafka %s", installation.distribution.version)
     processes = BrokerProcessGroup()
@@ -179,7 +178,7 @@ def _write_archive(installation: Installation, archive: Path) -> None:
             if state is not None and state.brokers:
                 break
             time.sleep(0.05)
-        process.terminate()
+        process.terminate()  # the JVM writes the archive when it ends
         process.wait(max(1.0, deadline - time.monotonic()))
         partial.rename(archive)
     except (OSError, LocalKafkaError, subprocess.TimeoutExpired) as error:

@@ -1,5 +1,5 @@
-"""Writes the files of a secure Kafka in Docker, which the profile ``secure`` of
-``docker-compose.yml`` mounts.
+"""Writes the files for the container ``kafka-secure``, which runs a Kafka with TLS, SASL and ACLs.
+The profile ``secure`` of ``docker-compose.yml`` starts the container, and mounts the files.
 
 ``python -m spark_kafka_sink.local_kafka --write-secure-files .secure`` writes the files. Each call
 creates new passwords. The file ``client.properties`` is for clients on this machine. Kafka's
