@@ -39,8 +39,8 @@ def resolve_within(seconds: float, host: str, look_up: Callable[[str], T]) -> T:
 
 
 def answer_of(look_up: Callable[[], T]) -> T | OSError:
-    """Calls ``look_up()``. Returns the result. If ``look_up`` raises an OSError, returns the
-    OSError object. For any other exception, returns a new OSError that names its class.
+    """Calls ``look_up()``. Returns its result, or the OSError that ``look_up`` raises. If
+    ``look_up`` raises any other exception, returns an OSError with the class name of the exception.
     """
     try:
         return look_up()

@@ -76,20 +76,17 @@ _ADVICE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema of a registry.
-
-    * ``unusable``: the reason why rows can't be written with the schema, or None.
-    * ``guid``: None if the registry has no GUIDs.
-    * ``references``: the schemas that this schema needs, directly or through other schemas. Each
-      item is a pair of the reference's name and the schema's text. In this order, each schema
-      refers only to earlier schemas.
-    """
+    """A schema of a registry."""
 
     id: int
     type: str
     text: str
+    #: The reason why rows can't be written with the schema, or None.
     unusable: str | None
+    #: None if the registry has no GUIDs.
     guid: UUID | None = None
+    #: The schemas that this schema needs, directly or through other schemas, as pairs of the
+    #: reference's name and the schema's text. A schema comes after the schemas that it needs.
     references: tuple[tuple[str, str], ...] = ()
 
 

@@ -154,9 +154,9 @@ class SaslClientAuthenticator:
 
     def receive(self, payload: memoryview, now: int) -> bytes | None:
         """Handles a frame of the broker. Returns the next frame to send, or None if no frame must
-        be sent.
+        be sent. After an error, the state is FAILED.
 
-        Raises these errors. Then the state is FAILED:
+        Raises these errors:
 
         * AuthenticationError: the broker rejects the client, or can't prove its own identity.
         * RemoteProtocolError: the response is invalid.

@@ -107,13 +107,11 @@ def _asker(settings: OAuthSettings, clock: Clock) -> Callable[[], _Answer]:
 def _check_stores(client: ClientCredentials) -> None:
     """Reads the truststore and key store of the token endpoint, so that a wrong store is an error
     before the first request. Each request reads the stores again.
-
-    The error message begins with ``sasl.jaas.config``, because the ``ssl.`` options for the
-    connections to brokers have the same names.
     """
     try:
         ssl_context(dict(client.tls))
     except ConfigError as error:
+        # The ``ssl.`` options for the connections to brokers have the same names.
         message = f"sasl.jaas.config: {error.message}"
         raise type(error)(message, hint=error.hint, kind=error.kind) from None
 
@@ -184,10 +182,11 @@ def _from_provider(settings: TokenProvider) -> Callable[[], _Answer]:
 
 
 def _guarded(settings: TokenProvider, what: str, call: Callable[[], T]) -> T:
-    """Calls ``call``, a function of the user's code, and returns its result.
+    """Calls ``call``, a function of the user's code, and returns its result. Raises these errors:
 
-    Raises OSError if ``call`` raises OSError. Then the fetch is repeated. A KafkaError is raised
-    unchanged. Raises AuthenticationError for any other Exception, and for SystemExit.
+    * OSError, if ``call`` raises OSError. Then the fetch is repeated.
+    * The same KafkaError, if ``call`` raises a KafkaError.
+    * AuthenticationError, if ``call`` raises SystemExit or any other Exception.
 
     The text of the user's exception may contain a secret. So the raised OSError or
     AuthenticationError has only the class of the exception and its place in the code.

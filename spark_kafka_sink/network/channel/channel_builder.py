@@ -77,7 +77,8 @@ class ChannelBuilder:
     ) -> KafkaChannel:
         """Creates the channel for a connection to the node ``node_id``. ``sock`` is the socket,
         which is not connected yet. ``host`` is the broker's advertised name. The broker's
-        certificate must contain this name. ``remote`` is the broker's address for messages.
+        certificate must contain this name. ``remote`` is the broker's address as a text for error
+        and log messages.
         """
         transport: TransportLayer
         if self._context is None:

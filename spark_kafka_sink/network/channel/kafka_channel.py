@@ -35,8 +35,8 @@ _log = logging.getLogger(__name__)
 
 
 class KafkaChannel:
-    """The connection to the node ``node_id``. ``remote`` is the broker's host, address and port,
-    for messages.
+    """The connection to the node ``node_id``. ``remote`` is the broker's host, address and port, as
+    a text for error and log messages.
     """
 
     __slots__ = (

@@ -16,8 +16,9 @@ from spark_kafka_sink.protocol.request import Buffers
 
 
 class ChannelStateKind(Enum):
-    """The state of a connection. A closed connection keeps the state that it had before the close,
-    or has the reason of the close as its state (Java's ChannelState.State).
+    """The state of a connection (Java's ChannelState.State). The values from EXPIRED to LOCAL_CLOSE
+    are reasons for closing a connection. If a connection is closed for any other reason, it keeps
+    its last state.
     """
 
     NOT_CONNECTED = "not connected"

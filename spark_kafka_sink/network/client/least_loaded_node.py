@@ -38,15 +38,16 @@ def find_least_loaded_node(
     offset: int,
     now: int,
 ) -> LeastLoadedNode:
-    """Chooses a node for a request. The search begins with the node at the index ``offset``. It
-    chooses the first of these nodes that exists:
+    """Chooses a node for a request. The search begins with the node at the index ``offset``. The
+    result is the first of these nodes that exists:
 
     1. a connected node without requests in flight
     2. the connected node with the fewest requests in flight
     3. a connecting node
-    4. of the disconnected nodes after their backoff, the node with the oldest connection attempt
+    4. the disconnected node with the oldest connection attempt
 
-    A connected node counts in 1 and 2 only if it can take another request now.
+    A connected node counts only if it can take another request now. A disconnected node counts only
+    if its reconnect backoff is over.
     """
     any_ready = False
     ready: Node | None = None

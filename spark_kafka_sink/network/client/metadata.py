@@ -345,12 +345,12 @@ class Metadata:
         )
 
     def addresses_tried(self) -> str:
-        """A text for error messages: the addresses to which connections have failed, with the
-        reasons. All other addresses are added in two cases:
+        """A text for error messages: addresses of brokers, with the failures of their connections.
 
-        * No Metadata response has arrived yet. Then the text says of each other address that it has
-          not responded.
-        * No connection has failed.
+        * Before the first metadata have arrived, the text has all addresses. For an address without
+          a failure, the text says that the address has not responded.
+        * After that, the text has the addresses with failures. If there are no failures, the text
+          has all addresses.
         """
         failures = self._connection_failures()
         tried = [f"{address}: {why}" for address, why in failures.items()]
@@ -378,10 +378,11 @@ class Metadata:
         return self._waiting > 0
 
     def set_parked(self, *, parked: bool) -> None:
-        """Stops all Metadata requests (``parked=True``), or allows them again. A producer between
-        two tasks is parked, so that it has no timer.
+        """Stops all Metadata requests (``parked=True``), or allows the requests again. While a
+        thread waits for metadata, the requests are not stopped.
         """
         with self._lock:
+            # A producer between two tasks is parked, so that no timer wakes its thread.
             self.parked = parked and self._waiting == 0
 
     def update_leader(
