@@ -428,7 +428,7 @@ def _with(message: ResponseT, field: str, kept: Sequence[Any]) -> ResponseT:
 
 
 def _read_all(struct: object) -> None:
-    """Decodes every item of all arrays in a message. So a malformed item raises an error now."""
+    """Decodes every array item of a message once. Raises an error if an item is malformed."""
     for name in _arrays_of(type(struct)):  # type: ignore[arg-type]  # a class is hashable
         for item in getattr(struct, name):
             if _arrays_of(type(item)):  # type: ignore[arg-type]
@@ -437,9 +437,7 @@ def _read_all(struct: object) -> None:
 
 @cache
 def _arrays_of(kind: type[object]) -> tuple[str, ...]:
-    """The names of the fields of a message whose type is :class:`WireArray`. Such an array is kept
-    as bytes. An item is decoded each time the item is read.
-    """
+    """The names of the fields of the class ``kind`` that have the type :class:`WireArray`."""
     fields = getattr(kind, "__annotations__", {})
     return tuple(name for name, hint in fields.items() if hint.startswith("WireArray["))
 

@@ -213,10 +213,10 @@ class WireReader:
         skip: Callable[[WireReader, int], object],
         version: int,
     ) -> WireArray[T]:
-        """Reads an array of structs. The array is kept as bytes: this method skips its items
-        without decoding them.
+        """Reads an array of structs, which is kept as bytes: this method only skips the items. An
+        item is decoded each time a caller reads it.
 
-        ``read`` creates an item, and ``skip`` skips an item. ``smallest_item`` is the smallest size
+        ``read`` decodes an item, and ``skip`` skips an item. ``smallest_item`` is the smallest size
         of an item in bytes.
         """
         count = self.count(smallest_item)
@@ -245,7 +245,9 @@ class WireReader:
             self._ends[start] = self.position
 
     def strings(self) -> WireArray[str]:
-        """Reads an array of strings, which is kept as bytes."""
+        """Reads an array of strings, which is kept as bytes. A string is decoded each time a caller
+        reads it.
+        """
         return self.structs(1, _read_string, _skip_string, 0)
 
     def count(self, smallest_item: int) -> int:
