@@ -66,8 +66,8 @@ _NONE: frozenset[str] = frozenset()
 
 
 class BatchDrainer:
-    """Removes the batches that can be sent now from the accumulator's queues, under the
-    accumulator's lock.
+    """Selects the batches that can be sent now, and takes these batches out of the accumulator's
+    queues. The public methods take the accumulator's lock.
     """
 
     __slots__ = (
@@ -116,8 +116,8 @@ class BatchDrainer:
         )
 
     def _linger_left(self, now: int) -> int:
-        """The time in ms until linger.ms is over, while the thread that writes columns waits for
-        its next rows. NEVER if this thread does not wait for rows.
+        """If the thread that writes columns waits for its next rows, returns the time in ms that is
+        left of linger.ms. If this thread does not wait, returns NEVER.
         """
         since = self._accumulator.writer_waiting_since
         return NEVER if since is None else self._linger_ms - (now - since)

@@ -194,7 +194,7 @@ class ProducerBatch:
         self.largest_record = 0
         #: The records of ``send`` in this batch. None if there are none.
         self.records: BatchRecords | None = None
-        #: The size of the whole batch as it is sent. It is set when the batch is closed.
+        #: The size of the whole batch after compression. It is set when the batch is closed.
         self.size_in_bytes = HEADER_SIZE
         #: Only methods of this class change the state.
         self.state = BatchState.OPEN
@@ -251,13 +251,14 @@ class ProducerBatch:
             self.max_timestamp = max_timestamp
 
     def view(self, buffer: SharedBuffer, size: int) -> int:
-        """Notes that the last ``size`` bytes of this batch are a view of ``buffer``. The caller has
-        already counted these bytes as used memory. Returns a number of bytes that the caller must
-        add to this count.
+        """Notes that the last ``size`` bytes of this batch are a view of ``buffer``, so the whole
+        buffer stays in memory. Returns the number of bytes that the caller must add to the used
+        memory.
 
-        The view keeps the whole buffer in memory. So the result for the first view of ``buffer`` is
-        the size of the rest of the buffer. The result for each later view is ``-size``, because the
-        whole buffer is already counted.
+        The caller has already counted the ``size`` bytes of the view. The result is:
+
+        * ``buffer.size - size`` if this is the only view of the buffer
+        * ``-size`` if the buffer has other views, because the whole buffer is already counted
         """
         counted = 0 if buffer.views else buffer.size
         buffer.views += 1
@@ -272,8 +273,8 @@ class ProducerBatch:
         self.pool_size += size
 
     def charge_its_bytes(self) -> int:
-        """Sets ``pool_size`` to the size of the batch as it is sent, and returns this size. Called
-        under the accumulator's lock.
+        """Sets ``pool_size`` to the batch's size in bytes after compression, and returns this size.
+        Called under the accumulator's lock.
         """
         self.pool_size = self.size_in_bytes
         return self.pool_size
@@ -507,9 +508,8 @@ class ProducerBatch:
         self._listener.batches_done((self,))
 
     def _is_late(self) -> bool:
-        """The result of :meth:`complete` or :meth:`abort` for a batch that is already DONE. Returns
-        False if the batch has failed. Raises IllegalStateError if the batch was acknowledged or
-        split.
+        """Called by :meth:`complete` and :meth:`abort` if the batch is already DONE. Returns False
+        if the batch has failed. Raises IllegalStateError if the batch was acknowledged or split.
         """
         if self.error is None:
             raise IllegalStateError(f"{self.tp}: the batch was already acknowledged")

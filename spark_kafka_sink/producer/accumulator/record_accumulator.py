@@ -110,8 +110,8 @@ class PartitionQueues:
         self.cluster = cluster
 
     def _queues_of_leader(self, queue: PartitionQueue, cluster: Cluster) -> list[PartitionQueue]:
-        """Sets the leader of ``queue``. Returns the list of all queues with this leader, to which
-        the caller adds ``queue``.
+        """Sets the leader of ``queue``, and returns the list of this leader's queues. The caller
+        adds ``queue`` to the list.
         """
         found = cluster.partition(queue.tp)
         if found is None or found.leader not in cluster.nodes:
@@ -323,9 +323,9 @@ class RecordAccumulator:
         #: different for the two.
         self.has_columns = False
         self.has_records = False
-        #: The time (monotonic ms) at which linger.ms begins, while the writer waits for its next
-        #: rows. None if the writer does not wait. Only the writer sets this field. The sender reads
-        #: it in every pass, without the lock.
+        #: The time (monotonic ms) from which linger.ms is counted while the writer waits for its
+        #: next rows. None if the writer does not wait. Only the writer sets this field. The sender
+        #: reads this field in every pass, without the lock.
         self.writer_waiting_since: int | None = None
 
     # ---- any thread --------------------------------------------------------------------------
@@ -336,8 +336,9 @@ class RecordAccumulator:
         return bool(self.queues.closed_heads) or bool(self.queues.open)
 
     def set_writer_waiting_since(self, since_ms: int | None) -> bool:
-        """Sets the time (monotonic ms) at which linger.ms begins, because the writer waits for its
-        next rows. None means that the writer does not wait. Returns True if there is an open batch.
+        """Stores whether the thread that writes columns waits for its next rows. During the wait,
+        linger.ms is counted from ``since_ms`` (monotonic ms). None means that the thread does not
+        wait. Returns True if there is an open batch.
         """
         self.writer_waiting_since = since_ms
         return bool(self.queues.open)
@@ -480,9 +481,9 @@ class RecordAccumulator:
     def close(self, *, forced: bool = False) -> None:
         """Closes the accumulator. From now on, new records are rejected.
 
-        All queued batches can be sent before they are full. If ``forced`` is True, the network
-        thread ends without sending them. If another thread is appending to a batch, this method
-        first waits for the end of the append.
+        If ``forced`` is False, the sender then sends all queued batches, even if they are not full.
+        If ``forced`` is True, the network thread ends without sending the queued batches. If
+        another thread is appending to a batch, this method first waits for the end of the append.
         """
         # The sender then finds the batch of an append that has just ended, and sends it too.
         with self.lock:
