@@ -205,8 +205,8 @@ class ProduceRecorder:
 
     @property
     def failed_alone(self) -> tuple[int, KafkaError | None]:
-        """The number of failed records after which the producer could continue (see
-        :meth:`_fails_alone`), and the first of their errors. The error is None if the number is 0.
+        """The number of records in the failed batches for which :meth:`_fails_alone` is True, and
+        the error of the first such batch. The error is None if the number is 0.
         """
         with self._lock:
             return self._failed_alone, self._failed_alone_of

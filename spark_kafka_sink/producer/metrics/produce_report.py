@@ -73,8 +73,8 @@ class ProduceReport:
     A batch that was sent several times counts once. With acks=0 a batch counts when it is written
     to the socket.
 
-    ``WriteReport``, the report of a Spark write, has many fields of the same names, and describes
-    these fields. The other fields are:
+    The class ``WriteReport`` (the report of a Spark write) describes all fields that are not in
+    this list:
 
     * ``nodes``: the requests to each broker, by node id.
     * ``rows_without_offset``: the number of acknowledged rows whose offsets are unknown.

@@ -132,8 +132,8 @@ class Gauge(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: a row of the table :data:`METRICS`. Its value is a statistic of a measurement, or
-    the value of a gauge (``source``).
+    """One metric: a row of the table :data:`METRICS`. The value of the metric is the value of the
+    gauge ``source``, or a statistic of the measurement ``source``.
     """
 
     name: str

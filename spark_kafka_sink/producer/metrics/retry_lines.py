@@ -1,6 +1,5 @@
-"""Logs retries of batches, with at most one line for each error code in half a minute. The error
-code is the code of the error's kind, such as KP0301. (Java's ``Sender`` logs a line for each
-retry.)
+"""Logs retries of batches. For each error code of this package, such as KP0301, logs at most one
+line in half a minute. (Java's ``Sender`` logs a line for each retry.)
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ QUIET_MS: Final = 30_000
 
 
 class RetryLines:
-    """Logs the first retry with an error code. After that, logs at most one line every half minute
-    for this code, with the number of retries that were not logged. Only one thread may use an
-    instance.
+    """Logs the first retry with an error code, such as KP0301. After that, logs at most one line in
+    half a minute for this code. Each line has the number of retries that were not logged since the
+    previous line. Only one thread may use an instance.
     """
 
     # Without the limit, a dead broker that leads 1000 partitions would cause 1000 lines.
