@@ -197,8 +197,8 @@ class RecordFiller:
         * the number of bytes to allocate
         * True if the sender must be woken
 
-        If the record does not fit into the open batch, the open batch is closed.
-        ``BatchFiller.claim`` may add it to ``claimed``.
+        If the record does not fit into the open batch, the open batch is closed. A closed batch
+        that must still be compressed is added to ``claimed``.
         """
         timestamp, key, value, headers, _ = record
         raw_limit = self._filler.limits.raw_limit

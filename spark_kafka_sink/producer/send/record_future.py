@@ -10,9 +10,8 @@ A batch is completed in three steps, as in Java:
 2. The callbacks run, in the order of the records.
 3. The waiting threads are woken.
 
-These steps usually run on the network thread. If an error in a call of another thread makes the
-producer fail, the batches that were never sent fail as well. The steps for these batches run on the
-other thread.
+These steps usually run on the network thread. If a call such as ``send_columns`` makes the producer
+fail, the steps for batches that were never sent run on the thread of this call.
 """
 
 from __future__ import annotations
@@ -95,8 +94,8 @@ class ProduceRequestResult:
         self.wanted = False
 
     def set(self, offset: int, log_append_time_ms: int, record_errors: RecordErrors | None) -> bool:
-        """Sets the outcome of the batch, and returns ``wanted``. If the result is True, the caller
-        must then call :meth:`run_callbacks`. Finally the caller must call :meth:`release_waiters`.
+        """Sets the outcome of the batch. If this method returns True, the caller must next call
+        :meth:`run_callbacks`. In both cases the caller must finally call :meth:`release_waiters`.
         """
         with self.lock:
             self.offset = offset

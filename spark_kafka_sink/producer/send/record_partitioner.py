@@ -64,12 +64,12 @@ class StickyPartition:
         self.partition = partition
 
     def changed(self, *, all_full: bool) -> bool:
-        """Returns True if this object is not the topic's sticky partition any more. The caller must
-        then choose the partition of its record again. Called under the accumulator's lock.
+        """Returns True if the topic has another sticky partition now. The caller must then choose
+        the partition of its record again. Called under the accumulator's lock.
 
-        ``all_full`` means that no batch in the partition's queue accepts more records. If
-        ``all_full`` is True and enough bytes were sent to this partition, this method itself
-        chooses another sticky partition for the topic.
+        ``all_full`` means that no batch in the partition's queue accepts more records. If it is
+        True, and this partition has received enough bytes, this method itself chooses another
+        sticky partition for the topic.
         """
         # Between the choice of the sticky partition and the append of the record, another thread
         # may have changed the topic's sticky partition. So the append calls this method.
@@ -86,11 +86,10 @@ class StickyPartition:
         accumulator's lock.
 
         ``all_full`` means that no batch in the partition's queue accepts more records. The topic
-        gets another sticky partition in two cases. N is the number of bytes that :data:`StickySize`
-        returns for the topic:
+        gets another sticky partition after this partition has received at least these bytes:
 
-        * At least N bytes were sent to this partition, and ``all_full`` is True.
-        * At least 2 * N bytes were sent to this partition.
+        * if ``all_full`` is True: the number of bytes from :data:`StickySize`
+        * if ``all_full`` is False: twice this number
         """
         self._produced += size
         if self._produced >= self._size and (all_full or self._produced >= 2 * self._size):
