@@ -18,12 +18,11 @@ from spark_kafka_sink.producer.accumulator.producer_batch import ProducerBatch
 class InFlightBatches:
     """Two sets of sent batches:
 
-    * Batches in flight. A batch is in flight until its response arrives or the connection is lost,
-      even if the batch has already expired.
-    * Waiting batches. A response such as OUT_OF_ORDER_SEQUENCE_NUMBER has not decided the outcome
-      of such a batch. The batch waits in no queue until one of two events occurs: the
-      acknowledgement of a later batch proves that the waiting batch is in the log, or the partition
-      changes to the next producer epoch.
+    * The batches in flight. A batch leaves this set when its response arrives or the connection is
+      lost, but not when the batch expires.
+    * The unproven batches. After a response such as OUT_OF_ORDER_SEQUENCE_NUMBER, an unproven batch
+      waits outside of its queue, for one of two events: the acknowledgement of a later batch, which
+      proves that the unproven batch is in the log, or the next producer epoch.
     """
 
     __slots__ = ("_delivery_timeout_ms", "_last_answers", "_on_wire", "_unproven", "next_expiry_ms")
@@ -45,7 +44,7 @@ class InFlightBatches:
 
     @property
     def has_unproven(self) -> bool:
-        """True if there is a waiting batch (see the class)."""
+        """True if there is an unproven batch, which waits outside of its queue."""
         return bool(self._unproven)
 
     def sent(self, batches: Iterable[ProducerBatch], node_id: int) -> None:
@@ -66,7 +65,7 @@ class InFlightBatches:
             self.next_expiry_ms = NEVER
 
     def await_proof(self, batch: ProducerBatch) -> None:
-        """Adds ``batch`` to the waiting batches (see the class)."""
+        """Adds ``batch`` to the unproven batches, which wait outside of their queues."""
         self._unproven[batch] = None
         self.next_expiry_ms = min(self.next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
 
@@ -100,9 +99,9 @@ class InFlightBatches:
         return found
 
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
-        """Removes ``batches`` from the waiting batches, and forgets the last response to each of
-        them. The caller has completed, failed or split these batches, or has put them back into
-        their queues.
+        """Removes ``batches`` from the unproven batches, and forgets the last response to each of
+        the ``batches``. The caller has completed, failed or split these batches, or has put them
+        back into their queues.
         """
         if self._unproven or self._last_answers:
             for batch in batches:
@@ -112,8 +111,8 @@ class InFlightBatches:
                 self.next_expiry_ms = NEVER
 
     def expired(self, now: int) -> list[ProducerBatch]:
-        """The batches of both sets, in flight and waiting, that are older than delivery.timeout.ms
-        and have no outcome. They stay in the sets.
+        """The batches in flight and the unproven batches that are older than delivery.timeout.ms
+        and have no outcome. These batches stay in the sets.
         """
         if now < self.next_expiry_ms:
             return []

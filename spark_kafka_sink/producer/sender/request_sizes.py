@@ -82,11 +82,12 @@ class RequestSizes:
         """Lowers the limit of ``node`` after a request of ``size`` bytes got no response, because
         of a disconnect or a timeout.
 
-        * If ``size`` is not larger than max.request.size, or if the node has not responded yet, the
-          limit stays.
-        * In all other cases, the limit is halved, but not below max.request.size.
-        * If ``size`` is also larger than every request that got a response from this node, the size
-          of the largest of these requests becomes the upper bound. The bound does not rise again.
+        The limit is halved, but not below max.request.size. If the node has never responded to a
+        request of this size or larger, the upper bound of the limit is lowered to the size of the
+        largest request with a response. This bound does not rise again.
+
+        The limit stays the same if ``size`` is at most max.request.size, or if the node has never
+        responded.
         """
         found = self._nodes.get(node)
         if found is None or size <= self._least:

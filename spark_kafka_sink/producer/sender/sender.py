@@ -209,22 +209,23 @@ class Sender:
         return self._accumulator.has_undrained or self._client.in_flight_request_count() > 0
 
     def _must_still_abort(self) -> bool:
-        """Returns True while the closing producer must wait for the abort of its transaction, by
-        EndTxn or by InitProducerId. Called when no batch is queued and no request is in flight.
+        """Returns True while the closing producer must wait for the end of its transaction. Called
+        when no batch is queued and no request is in flight.
 
         If a transaction is open and is neither being committed nor aborted, this method begins its
-        abort. A prepared transaction is not aborted. If the coordinator does not respond in time,
-        :meth:`force_close` ends the wait. The brokers then abort the transaction after
-        transaction.timeout.ms.
+        abort. A prepared transaction is not aborted.
         """
         manager = self._transaction_manager
         if manager is None:
             return False
         if not manager.has_ongoing_transaction:
+            # InitProducerId may still have to abort the transaction in place of EndTxn.
             return manager.is_transactional and manager.requests.fencing
         if not manager.is_completing:
             _log.info("aborting the open transaction of %s", manager.transactional_id)
             manager.abort_on_close()
+        # If the coordinator does not respond in time, ``force_close`` ends the wait. The brokers
+        # then abort the transaction after transaction.timeout.ms.
         return True
 
     def _end(self) -> None:
@@ -393,8 +394,8 @@ class Sender:
 
     def _sendable(self, cluster: Cluster, ready: Iterable[int], now: int) -> tuple[list[int], int]:
         """Selects the nodes of ``ready`` whose connection accepts a request now. Returns their ids,
-        and the time in ms until the connection of another node must be checked again. If the
-        authentication by a node has failed, marks the producer as failed.
+        and the time in ms until the connection of another node must be checked again. If an
+        authentication at a node has failed, marks the producer as failed.
         """
         sendable = []
         timeout = NEVER
@@ -447,7 +448,7 @@ class Sender:
 
     def _expire_batches(self, now: int) -> None:
         """Fails the batches that are older than delivery.timeout.ms: queued batches, batches in
-        flight, and sent batches that wait outside of the queues (see :class:`InFlightBatches`).
+        flight, and sent batches that wait outside of their queues.
         """
         causes: dict[TopicPartition, tuple[str, str | None]] = {}
         for batch in (*self._returns.expired(now), *self._in_flight.expired(now)):
@@ -474,14 +475,15 @@ class Sender:
         now: int,
         causes: dict[TopicPartition, tuple[str, str | None]] | None = None,
     ) -> KafkaTimeoutError:
-        """The error of ``batch`` after delivery.timeout.ms. The message has the cause:
+        """Creates the error for ``batch``, which has no outcome after delivery.timeout.ms. The
+        message has the first of these causes that is known:
 
-        * the last response to ``batch``, or the broker that has not responded to it
-        * if ``batch`` was not sent: the last response to an earlier batch of the partition
-        * if there is no such batch: the leader of the partition, and the addresses that were tried
+        1. the last response to ``batch``, or the broker that has not responded to ``batch``
+        2. cause 1 of an earlier batch of the partition
+        3. the leader of the partition, and the addresses that were tried
 
-        ``causes`` has the last response to the first expired batch of each partition. The caller
-        passes the same dict for all expired batches, and this method fills it.
+        ``causes`` is one dict for all batches that expire together. This method stores cause 1 of
+        the first batch of each partition there, as cause 2 of the later batches.
         """
         causes = {} if causes is None else causes
         status, hint = self._status(batch)
@@ -701,16 +703,18 @@ class Sender:
         *,
         unclear: bool,
     ) -> None:
-        """Fails ``batch`` permanently with ``error``. ``unclear`` is True if its records may be in
-        the log. The effect depends on the batch:
+        """Fails ``batch`` permanently with ``error``. The futures of its records get the error.
+        ``unclear`` is True if records of the batch may be in the log.
 
-        * In a transaction: the transaction can then only be aborted. If ``error`` concerns the
-          whole producer, the producer fails (``TransactionManager.handle_failed_batch``).
-        * Without a transaction, if the batch has rows of ``send_columns``: the producer fails
-          (DESIGN.md, rule R2).
-        * Without a transaction, if all records of the batch were appended by ``send``: the future
-          of each record has the error. With idempotence, the partition changes to the next producer
-          epoch, or the producer fails (:meth:`_fails_alone`).
+        The failure can also have one of these effects:
+
+        * In a transaction, the transaction can then only be aborted. In some cases the whole
+          producer fails (``TransactionManager.handle_failed_batch``).
+        * Outside of transactions, a failed batch with rows of ``send_columns`` makes the producer
+          fail (DESIGN.md, rule R2).
+        * Outside of transactions, if the batch has only records of ``send`` and the producer is
+          idempotent, the partition changes to the next producer epoch. If the producer can't
+          continue, it fails (:meth:`_fails_alone`).
         """
         manager = self._transaction_manager
         failed, fails_alone = [batch], True
