@@ -10,13 +10,13 @@ Only the network thread uses these classes, so there is no lock.
 
 These words describe a batch that has a sequence number:
 
-* *unresolved*: it has no outcome yet.
-* *waits for proof*: it got OUT_OF_ORDER_SEQUENCE_NUMBER (here: OUT_OF_ORDER), but may be in the
-  log. The acknowledgement of a later batch would prove that it is.
-* *lost*: it has failed, but may be in the log, or a broker may still append it.
+* *unresolved*: the batch has no outcome yet.
+* *waits for proof*: the response OUT_OF_ORDER_SEQUENCE_NUMBER (here: OUT_OF_ORDER) leaves open
+  whether the batch is in the log. The acknowledgement of a later batch would prove that the waiting
+  batch is in the log.
+* *lost*: the batch has failed, but may be in the log, or a broker may still append it.
 
-``docs/design/sequences.md`` has the rules that prevent gaps and duplicates. The comments in this
-module show the races that these rules prevent.
+``docs/design/sequences.md`` has the rules that prevent gaps and duplicates.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ class _InFlight(Generic[BatchT]):
     """A batch that has a sequence number and no outcome yet. Each time the batch is sent, another
     copy of the batch may reach the broker.
 
-    * ``left_as_head``: describes the moment when the batch was last sent. True if no earlier batch
-      of the partition had the place SENT or QUEUED at that moment.
+    * ``left_as_head``: False if an earlier batch of the partition was in flight when this batch was
+      last sent.
     * ``resent``: True if the batch was sent again, or was split from a batch that was sent.
     * ``in_doubt``: True if a copy may be in the log, although the batch is not acknowledged.
     * ``unanswered``: True if one copy got no response. The broker may still append this copy.
@@ -226,7 +226,7 @@ _TO_BE_ANSWERED = frozenset({_Place.SENT, _Place.QUEUED})
 
 def _precedes(one: _InFlight[BatchT], other: _InFlight[BatchT]) -> bool:
     """Returns True if the sequence number of ``one`` comes before the sequence number of ``other``.
-    There must have been a time when both batches were unresolved.
+    The result is right only for two batches that were unresolved at the same time.
     """
     # After the largest number, sequence numbers begin at 0 again. The numbers of two batches that
     # were unresolved at the same time differ by less than half of the range. So a larger difference
@@ -406,7 +406,7 @@ class PartitionSequences(Generic[BatchT]):
 
     def move_on(self, batch: BatchT) -> tuple[BatchT, ...]:
         """Begins the change of the partition to the next epoch, because ``batch`` has failed
-        permanently. All records of ``batch`` were appended by ``send``.
+        permanently. Called only if ``send`` has appended all records of ``batch``.
 
         Returns the other batches of the partition that must also fail, because they could be in the
         log twice after the change.
@@ -431,13 +431,14 @@ class PartitionSequences(Generic[BatchT]):
 
     def _fails_too(self, flight: _InFlight[BatchT]) -> bool:
         """Returns True if the batch ``flight`` must also fail, after another batch of the partition
-        has failed. There are two such cases:
+        has failed. These are the cases:
 
-        * The batch waits for proof, and a copy of the batch may be in the log.
-        * The batch waits for the next epoch, and could be written twice.
-
-        If the batch waits for proof, but no copy can be in the log, this method first changes its
-        place. The batch then waits for the next epoch.
+        1. ``flight`` waits for proof that it is in the log, and a copy may be in the log: True.
+        2. ``flight`` waits for proof, and no copy can be in the log: ``flight`` now waits for the
+           next epoch. Case 3 or 4 follows.
+        3. ``flight`` waits for the next epoch, and could be in the log twice after it is sent
+           again: True.
+        4. All other cases: False.
         """
         if flight.place is _Place.AWAITING_PROOF:
             # Batches after the failed one are not accepted any more, so nothing proves this one.
@@ -491,9 +492,9 @@ class PartitionSequences(Generic[BatchT]):
         """Handles the response to a batch that has already failed, for example because it expired
         in flight.
 
-        The outcome of the batch stays the same, even after an acknowledgement. But the response may
-        show whether a copy of the batch is in the log. This decides whether other batches could be
-        written twice.
+        The batch stays failed, even after an acknowledgement. If no copy of the batch can be in the
+        log now or later, the batch does not count as *lost* any more. Only lost batches matter in
+        :meth:`_may_be_written_twice`.
         """
         for flight in self._lost:
             if flight.batch is batch:
@@ -520,8 +521,8 @@ class PartitionSequences(Generic[BatchT]):
         return tuple(f.batch for f in gone if f.batch is not batch)
 
     def resolve(self, batch: BatchT) -> None:
-        """Handles a late response to ``batch``, which had failed with an unknown outcome. The
-        response has shown whether the batch is in the log, so the batch is not lost any more.
+        """Removes the failed ``batch`` from the lost batches (the batches that may be in the log),
+        because a late response has shown whether ``batch`` is in the log.
         """
         self._lost = [f for f in self._lost if f.batch is not batch]
 

@@ -382,12 +382,11 @@ class TransactionManager:
     def _call(
         self, operation: str, begin: Callable[[TransactionalResult], None]
     ) -> TransactionalResult:
-        """Begins ``operation`` by calling ``begin(result)``, and returns the result for which the
+        """Begins ``operation`` by calling ``begin(result)``. Returns ``result``, for which the
         caller waits.
 
-        The previous call may also be a call of ``operation`` whose result the application has not
-        received, for example because the wait timed out. This method then begins nothing, and
-        returns the result of the previous call.
+        If the previous call of ``operation`` has timed out or was interrupted, nothing begins, and
+        the result of that call is returned.
         """
         with self._identity.lock:
             pending = self._check_call(operation)
@@ -400,16 +399,14 @@ class TransactionManager:
         return result
 
     def _check_call(self, operation: str) -> TransactionalResult | None:
-        """Checks whether ``operation`` can begin. The application must first receive the result of
-        its previous call. After a wait that timed out, for example, the application has not
-        received the result.
+        """Checks whether ``operation`` can begin. A previous call may still be open: a call is open
+        until the application has received its result, even if the wait for the result has timed
+        out.
 
-        * The result was received, or there was no previous call: returns None. ``operation`` can
-          begin.
-        * The result was not received, and the previous call was also ``operation``: returns the
-          result of the previous call.
-        * The result was not received, and the previous call was another operation: raises
-          IllegalStateError.
+        * No call is open: returns None. ``operation`` can begin.
+        * A call of ``operation`` is open: returns the result of this call.
+        * A call of another operation is open: raises IllegalStateError.
+        * The producer has no transactional.id: raises IllegalStateError.
         """
         if not self.is_transactional:
             raise IllegalStateError(
@@ -457,21 +454,8 @@ class TransactionManager:
         shouldStopDrainBatchesForPartition).
 
         A batch that is sent again already has its sequence number. It can be sent if no earlier
-        batch of the partition is in flight or must be sent again.
-
-        A new batch has no sequence number yet. It can be sent if all these conditions are true
-        (DESIGN.md, rule R3):
-
-        * The producer has a producer id.
-        * In a transaction: the partition was added to the transaction, and the transaction is open
-          or is being committed.
-        * No batch of the partition has failed in the current epoch.
-        * All batches of the partition that have a sequence number and no outcome are in flight.
-          None of these batches is a retry, or a part of a split batch.
-        * Fewer than five batches of the partition are in flight, and fewer than
-          max.in.flight.requests.per.connection.
-        * A batch of the partition was already acknowledged, or no batch of the partition is in
-          flight.
+        batch of the partition is in flight or must be sent again. A new batch follows DESIGN.md,
+        rule R3 (``PartitionSequences.can_send_new``).
 
         The result changes from False to True only after a response or a call, never because time
         passes.
@@ -482,10 +466,12 @@ class TransactionManager:
         if batch.base_sequence != NO_SEQUENCE:
             # Retries are sent one by one, so that they can't overtake each other.
             return sequences.first_sequence in (NO_SEQUENCE, batch.base_sequence)
+        # A new batch needs a producer id.
         if self._transactional_id is None:
             if identity.state is not State.READY:
                 return False
         else:
+            # The partition must be in the transaction, which is open or is being committed.
             transaction = identity.transaction
             if (
                 identity.state not in _SENDING
@@ -556,15 +542,14 @@ class TransactionManager:
         """Called after a broker has rejected the producer epoch of a batch. Returns True if the
         partition of the batch can change to the newest epoch. All these conditions must be true:
 
-        * The producer is idempotent, without transactions.
-        * The producer has raised its epoch after a failed batch of another partition. This
-          partition still has the old epoch.
-        * The unresolved batches of the partition have no rows of ``send_columns``. Such rows never
-          get a new sequence number.
+        * The producer has no transactional.id.
+        * The producer has raised its epoch, and this partition still has the old epoch.
+        * No unresolved batch of the partition has rows of ``send_columns``.
         """
         return (
             self._transactional_id is None
             and sequences.producer is not self._identity.producer
+            # Rows of ``send_columns`` never get a new sequence number.
             and all(batch.has_futures_only for batch in sequences.unresolved)
         )
 
@@ -606,11 +591,10 @@ class TransactionManager:
 
     def handle_lost_sequence(self, batch: ProducerBatch) -> tuple[ProducerBatch, ...]:
         """Begins the change of a partition to the next producer epoch, after ``batch`` has failed.
-        All records of ``batch`` were appended by ``send``. Only for an idempotent producer without
-        transactions. Returns the other batches that also fail.
+        Returns the other batches that also fail.
 
-        The sequence numbers of ``batch`` may be missing in the log, so brokers may reject all later
-        batches that have the old epoch.
+        Called only for an idempotent producer without transactions, and only if ``send`` has
+        appended all records of ``batch``.
         """
         if not batch.has_sequence:
             return ()  # it was never sent, or what was sent is not in the log: there is no gap
@@ -619,6 +603,8 @@ class TransactionManager:
             # Otherwise the next epoch is there already: another partition has moved on to it.
             with identity.lock:
                 identity.raise_epoch()
+        # The sequence numbers of this batch may be missing in the log. So brokers may reject all
+        # later batches with the old epoch.
         return self._sequences.move_on(batch)
 
     @property

@@ -176,8 +176,8 @@ class TransactionalResult:
         """Waits until the operation is complete. If the operation has failed, raises the error of
         the operation.
 
-        Raises KafkaTimeoutError at ``deadline_ms`` (monotonic ms). The operation continues. If the
-        caller calls the operation again, it waits for this result again.
+        Raises KafkaTimeoutError at ``deadline_ms`` (monotonic ms). The operation then continues,
+        and the next call of the same operation waits for the same result.
         """
         with self._lock:
             latch = self._waiters.enlist()
