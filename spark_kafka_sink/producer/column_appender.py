@@ -262,11 +262,11 @@ class ColumnAppender:
 
 
 class WaitingForInput:
-    """A context manager around the writer's wait for its next rows. When linger.ms is over during
-    the wait, all open batches are sent, even if they are not full.
+    """A context manager around the writer's wait for its next rows. If the wait takes longer than
+    linger.ms plus ``delay_ms``, all open batches are sent, even if they are not full.
 
-    Example: ``with producer.waiting_for_input(): batch = next(iterator)``. linger.ms begins
-    ``delay_ms`` milliseconds after the beginning of the wait. The context manager is not reentrant.
+    Example: ``with producer.waiting_for_input(): batch = next(iterator)``. The context manager is
+    not reentrant.
     """
 
     __slots__ = ("_accumulator", "_clock", "_wakeup", "delay_ms")

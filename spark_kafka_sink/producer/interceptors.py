@@ -68,9 +68,9 @@ class ProducerInterceptor:
         """Called when a record of ``send`` was acknowledged or has failed. ``error`` is None if the
         record was acknowledged.
 
-        For rows of ``send_columns``, the method is called once for each batch.
-        ``metadata.record_count`` is then the number of rows. ``metadata.offset`` is the offset of
-        the batch's first record, which may be a record of ``send``.
+        Rows of ``send_columns`` cause one call for each batch. ``metadata.record_count`` is then
+        the number of rows, and ``metadata.offset`` is the first offset of the batch. If the batch
+        also has records of ``send``, the first offset can belong to such a record.
 
         The method may have a third parameter, for the headers of the record, which are read-only
         (KIP-512). For rows of ``send_columns``, these headers are empty.

@@ -208,13 +208,13 @@ class KafkaProducer:
         """Appends the rows of all batches of an iterable, such as a pyarrow.RecordBatchReader, in
         the way of :meth:`send_batch`. On return, all rows are appended.
 
-        If linger.ms is not 0, small batches are first joined to larger batches. For this, the
-        method may hold back the newest rows until the iterable returns its next batch.
-        :meth:`flush` and :meth:`commit_transaction` do not wait for rows that are held back. So the
-        code of the iterable must not call these two methods.
+        If linger.ms is not 0, the method joins small batches to larger batches. So the newest rows
+        may be held back until the iterable returns its next batch. :meth:`flush` and
+        :meth:`commit_transaction` do not wait for rows that are held back. So the code of the
+        iterable must not call these two methods.
 
-        If the iterable takes longer than linger.ms to return its next batch, record batches are
-        sent before they are full. While rows are held back, this limit is 100 ms longer.
+        If the iterable needs more time than linger.ms for its next batch, record batches are sent
+        before they are full. If rows are held back, the time is linger.ms + 100 ms.
 
         If the iterable raises an Exception, the method first appends all rows that it has received,
         and then raises the exception. After another BaseException, such as KeyboardInterrupt, the
@@ -289,8 +289,8 @@ class KafkaProducer:
 
         The method raises these errors:
 
-        * DeliveryError: a row of :meth:`send_columns` has failed, without a transaction. If a batch
-          also has records of :meth:`send`, it counts as a batch of rows.
+        * DeliveryError: a row of :meth:`send_columns` has failed outside of a transaction. If a
+          batch also has records of :meth:`send`, it counts as a batch of rows.
         * The error of the producer: the producer has failed for another reason, such as a failed
           authentication.
         * IllegalStateError: a callback has called this method.
@@ -486,12 +486,12 @@ class KafkaProducer:
         self._transactional("forget_prepared").forget_prepared()
 
     def abandon(self, timeout_ms: int) -> None:
-        """Closes the producer after an error. Queued records fail, and an open transaction is
-        aborted. Waits for at most ``timeout_ms``, and never raises.
+        """Closes the producer after an error. Queued records fail. Waits for at most
+        ``timeout_ms``, and never raises.
 
-        The transaction is aborted only if new metadata shows a leader for each of its partitions.
-        After this check, the abort is sent for at most a second. If it does not succeed, brokers
-        abort the transaction after transaction.timeout.ms. A prepared transaction is not aborted.
+        An open transaction is aborted if new metadata shows a leader for each of its partitions.
+        The abort may take at most one second. If the transaction is not aborted here, brokers abort
+        it after transaction.timeout.ms. A prepared transaction stays open.
         """
         manager, until = self._transaction_manager, self._clock.now_ms() + timeout_ms
         if (
@@ -594,8 +594,8 @@ class KafkaProducer:
         """Sends all queued records of the task attempt, waits for their acknowledgements, and
         returns the counts of rows.
 
-        Raises DeliveryError if a row was not acknowledged. If only records of :meth:`send` have
-        failed, this producer can be used for the next attempt.
+        Raises DeliveryError if a record or row was not acknowledged. If every such record was
+        appended by :meth:`send`, this producer can be used for the next attempt.
         """
         self.flush()
         if self._transaction_manager is not None:
@@ -644,10 +644,9 @@ class KafkaProducer:
         self._parts.wakeup()
 
     def waiting_for_input(self, delay_ms: int = 0) -> WaitingForInput:
-        """A context manager in which the caller waits for its next rows. When linger.ms is over
-        during the wait, all open record batches are sent, even if they are not full.
-
-        ``delay_ms`` is the time from the beginning of the wait until linger.ms begins.
+        """A context manager in which the caller waits for its next rows. If the wait takes longer
+        than linger.ms plus ``delay_ms``, all open record batches are sent, even if they are not
+        full.
         """
         self._parts.waiting.delay_ms = delay_ms
         return self._parts.waiting
@@ -696,7 +695,7 @@ class KafkaProducer:
         * ``timeout_ms`` is 0.
         * A callback calls this method.
         * Ctrl-C interrupts this method.
-        * Another method has already raised the error of the failed producer.
+        * This producer has failed, and another method has already raised the error.
 
         An open transaction is aborted within the same time. If this does not succeed, or if the
         queued records fail immediately, brokers abort the transaction after transaction.timeout.ms.

@@ -246,7 +246,7 @@ class RecordMetadata(NamedTuple):
       time. After an error, it is -1.
     * ``serialized_key_size``, ``serialized_value_size``: in bytes. -1 if the key or value is null.
 
-    Interceptors also get one such object for each batch with rows of ``send_columns``.
+    For rows that ``send_columns`` has appended, interceptors get one RecordMetadata for each batch.
     ``record_count`` is then the number of these rows. ``offset`` and ``timestamp`` are those of the
     batch's first record, and the timestamp is also set after an error.
     """

@@ -355,9 +355,8 @@ def _with_bootstrap_addresses(config: ProducerConfig, cluster: Cluster | None) -
     """Returns ``config`` with the bootstrap servers resolved to addresses. Raises ConfigError if no
     server name can be resolved.
 
-    If ``cluster`` already has brokers, the names are resolved only with
-    client.dns.lookup=resolve_canonical_bootstrap_servers_only. For other values of
-    client.dns.lookup, ``config`` is returned unchanged in this case.
+    If ``cluster`` has brokers, ``config`` is returned unchanged. The only exception is
+    client.dns.lookup=resolve_canonical_bootstrap_servers_only.
     """
     from spark_kafka_sink.network.client.client_factory import with_bootstrap_addresses
     from spark_kafka_sink.network.client.host_resolver import CANONICAL
