@@ -4,8 +4,8 @@ An insert or update becomes a row. A delete becomes a tombstone. An update that 
 becomes two rows: a tombstone for the old key, and the new row. If the sink writes Debezium's
 envelopes, a row with the envelope of the delete comes before each tombstone.
 
-The rows get an additional column of marks. A *mark* is 0 for a row that becomes a record with a
-value, and 1 for a tombstone. Each higher mark stands for a reason why the row can't be sent.
+The rows get an additional column of marks (``marks.py``). The *mark* of a row shows whether the row
+becomes a record with a value or a tombstone, or why the row can't be sent.
 
 Delta Lake and Flink describe an update by two rows. The first row is the *preimage*: it has the
 values from before the update. The second row has the new values. These are the cases of a preimage:
@@ -224,8 +224,8 @@ class ChangedRows:
         * If the two rows of an update have different keys, the kind of the second row becomes
           INSERT. The mark of the preimage stays TOMBSTONE.
         * If a preimage has no second row, the mark of the preimage becomes NO_AFTER.
-        * If an event of Debezium has a null in place of the new row, or of the deleted row, the
-          mark of the event becomes NO_IMAGE.
+        * If Debezium's insert or update has a null as its new row, the mark becomes NO_IMAGE.
+        * If Debezium's delete has a null as its old row, the mark becomes NO_IMAGE.
         """
         nothing = np.zeros(len(kinds), np.bool_)
         if self._changes.images is not None:
