@@ -255,11 +255,12 @@ def _with_logical(found: _Type, declared: Mapping[str, Any]) -> _Type:
 def _decimal(declared: Mapping[str, Any], size: int | None) -> nodes.Decimal | None:
     """Reads the logical type decimal from ``declared``. None if the declaration is invalid.
 
-    ``size`` is the number of bytes if the Avro type is ``fixed``. It is None if the Avro type is
+    ``size`` is the number of bytes of the Avro type ``fixed``, and None for the Avro type
     ``bytes``. A valid declaration has these properties:
 
-    * The precision is a positive integer. A number with so many digits fits into ``size`` bytes.
+    * The precision is a positive integer.
     * The scale is an integer from 0 to the precision.
+    * With ``fixed``, every number with ``precision`` digits fits into ``size`` bytes.
     """
     precision, scale = declared.get("precision"), declared.get("scale", 0)
     if type(precision) is not int or type(scale) is not int or not precision:

@@ -1,7 +1,9 @@
 """The types of columns, as the payload formats need them: without Spark's and Arrow's classes.
 
-:class:`ColumnKind` has the type that each kind of column gets in a derived schema. A user's own
+:class:`ColumnKind` is a table: it maps Spark's types to the types of Avro, Protobuf and JSON
+Schema. The sink uses the table when it derives a schema from the DataFrame's columns. A user's own
 schema can have other types: the file of each format handles these types.
+
 ``datasource/schemas/column_types.py`` creates column types from Spark's types.
 """
 

@@ -62,8 +62,8 @@ def with_composed(
     these rows. If each topic has its own schema, a row with a null topic can't be encoded, but is
     not added to ``bad``: a later check finds such a row.
 
-    If a key or value can't be encoded, the new column has JSON of the same columns in its place,
-    for the dead letter.
+    In place of a key or value that can't be encoded, the new column has JSON of the columns that
+    the key or value is built from. The dead letter of the row contains this JSON.
     """
     columns, bad = list(batch.columns), bad or BadRows(None)
     gone = _tombstones(batch, plan)
@@ -110,13 +110,10 @@ def _tombstones(batch: pa.RecordBatch, plan: ColumnPlan) -> Mask | None:
 
 
 def _without_tombstones(made: Payloads, gone: Mask) -> Payloads:
-    """Returns a copy of ``made`` for rows of which some become tombstones. ``gone`` is the mask of
-    the tombstones.
-
-    In the copy, tombstones have a null value, and ``refusals`` (the rows that can't be encoded) has
-    no tombstones. A deleted row often has values only for its key, so its other columns need not
-    fit the schema.
+    """Returns a copy of ``made`` in which the rows of the mask ``gone`` are tombstones: their
+    values are null, and ``refusals`` (the rows that can't be encoded) has none of these rows.
     """
+    # A deleted row often has values only for its key, so its other columns need not fit the schema.
     refusals = [one._replace(rows=one.rows & ~gone) for one in made.refusals]
     array = pc.if_else(bools(gone), None, made.array)
     return Payloads(array, tuple(one for one in refusals if one.rows.any()))

@@ -1,8 +1,8 @@
-"""Encodes Arrow columns in a format with a schema.
+"""Encodes Arrow columns in a format with a schema, such as Avro. The driver has converted the
+schema to *nodes*, which describe the encoding of each type (``records/nodes.py``).
 
-:func:`payloads_of` needs nodes (``records/nodes.py``), and not the schema. The function encodes
-each column in one pass for all rows. The bytes of a row are joined from pieces, such as the bytes
-of a field (``row_pieces``).
+:func:`payloads_of` encodes each column in one pass for all rows. The bytes of a row are joined from
+pieces, such as the bytes of a field (``row_pieces``).
 """
 
 from __future__ import annotations
