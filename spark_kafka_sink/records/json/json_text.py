@@ -58,8 +58,8 @@ NULL_IS_WRITTEN: Final = {b"kprod.null": b"written"}
 class JsonColumn:
     """The JSON of each value of a column, as a binary or large_binary array. Nulls stay null.
 
-    If ``in_quotes`` is true, the JSON values are strings, and ``texts`` has them without their
-    quotes.
+    If ``in_quotes`` is true, the JSON of each value still needs quotes: ``texts`` has ``abc`` for
+    the JSON string ``"abc"``.
     """
 
     texts: pa.Array

@@ -38,9 +38,8 @@ def plain_binary(column: pa.Array) -> pa.Array:
 
 
 def internal_text(column: pa.Array) -> pa.Array:
-    """Converts each value to the text that ``to_json`` writes for it as the key of a map. This is
-    the text of Spark's internal form of the value. Returns a binary or large_binary array. Nulls
-    stay null.
+    """Converts each value to the text that ``to_json`` writes for it as the key of a map. Returns a
+    binary or large_binary array. Nulls stay null.
 
     These types have a text that is different from their JSON:
 
@@ -49,9 +48,10 @@ def internal_text(column: pa.Array) -> pa.Array:
     * time: the number of nanoseconds
     * struct, array: a text such as ``[1,x,null]``
 
-    Bytes are the only exception: they become Base64. For bytes, ``to_json`` writes a different text
-    in each run.
+    Bytes become Base64. This is an exception: ``to_json`` writes a different text for the same
+    bytes in each run.
     """
+    # ``to_json`` writes the text of Spark's internal form of the value.
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     kind = column.type

@@ -38,8 +38,8 @@ _MOST_PIECES: Final = 4
 
 
 def is_variant(kind: pa.DataType) -> bool:
-    """True if this struct type is Spark's form of a VARIANT. Spark marks such a type in the Arrow
-    metadata of the struct's field ``metadata``.
+    """True if this type is Spark's form of a VARIANT: a struct of two fields. The second field has
+    the name ``metadata``, and has Spark's mark for a VARIANT in its Arrow metadata.
     """
     return bool(
         pa.types.is_struct(kind)

@@ -84,9 +84,7 @@ def offsets_at(zone: dt.tzinfo, millis: Int64s) -> Offsets:
 
 
 def _year(millis: int) -> int:
-    """The year of the instant ``millis`` (in ms since 1970). For instants before the first year
-    that has a table, returns this first year.
-    """
+    """The year of the instant ``millis`` (in ms since 1970), but at least 1800."""
     year = int(np.datetime64(millis, "ms").astype("M8[Y]").astype(np.int64)) + 1970
     return max(year, _FIRST_YEAR)
 
