@@ -80,7 +80,8 @@ class KeyTable:
 
     def steps(self) -> Iterator[tuple[int, UInt32s]]:
         """Yields the first words of all keys, then the second words of all keys, and so on. Each
-        item is a pair: the number of keys, and an array with a word of each key.
+        item is a pair: the number of keys of the block, and an array with one word (four bytes) of
+        each key.
         """
         count, width = self._table.shape
         for at in range(0, width - 3, 4):
@@ -143,12 +144,12 @@ class KeyBlock:
         self._index = starts >> 2
 
     def steps(self) -> Iterator[tuple[int, UInt32s]]:
-        """Yields the first words of the keys, then the second words of the keys, and so on. Each
-        item is a pair: a number n, and an array with a word of each of the first n keys of the
-        block. All later keys of the block are too short to have this word.
+        """Yields the first words of the keys, then the second words of the keys, and so on. A word
+        is four bytes of a key. In each pair ``(n, words)``, ``words[i]`` is a word of key i. Only
+        the first n keys of the block are long enough to have this word.
 
         The iteration ends when fewer than 8 keys have another word, or after 4096 words of each
-        key. :meth:`unfinished` yields the keys that still have words.
+        key. :meth:`unfinished` yields the keys that have more words.
         """
         for step, count in enumerate(self._alive):
             if count < _FEW:
@@ -157,8 +158,8 @@ class KeyBlock:
             yield count, words.astype(np.uint32)
 
     def unfinished(self) -> Iterator[tuple[int, bytes]]:
-        """Yields the keys with words that :meth:`steps` does not yield. Each item is a pair: the
-        index of the key in the block, and all bytes of the key.
+        """Yields the long keys, for which :meth:`steps` ends before the last word of the key. Each
+        item is a pair: the index of the key in the block, and all bytes of the key.
         """
         done = next((i for i, count in enumerate(self._alive) if count < _FEW), len(self._alive))
         for key in (self._counts > done).nonzero()[0].tolist():

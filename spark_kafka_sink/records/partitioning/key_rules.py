@@ -6,10 +6,11 @@ the name. The same rules are used for columns (``partitioners``) and for single 
 
 A partitioner with a name from librdkafka treats keys as in librdkafka (``rdkafka_msg.c``):
 
-* Null keys: ``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty key. All other
-  partitioners distribute null keys by load.
-* Empty keys: ``consistent_random`` distributes empty keys by load. ``random`` chooses a random
-  partition, as for every key that is not null. All other partitioners hash an empty key.
+* A null key: ``consistent``, ``murmur2`` and ``fnv1a`` hash it like an empty key. All others
+  distribute null keys by load.
+* An empty key: ``consistent_random`` distributes empty keys by load, and ``random`` at random. All
+  others hash an empty key.
+* Any other key: ``random`` distributes such keys at random. All others hash the key.
 """
 
 from __future__ import annotations
@@ -137,9 +138,9 @@ def key_rule(name: str | None, *, ignore_keys: bool = False) -> KeyRule | None:
     """The key rule for ``name``, a value of ``partitioner.class``. None if that partitioner does
     not use keys, or is a user's class.
 
-    If ``name`` is None, the result is the rule of the built-in partitioner. If ``ignore_keys``
-    (``partitioner.ignore.keys``) is true, this rule treats all rows like rows without a key.
-    ``ignore_keys`` has no effect on other rules.
+    If ``name`` is None, the result is the rule of the built-in partitioner. Only this case uses
+    ``ignore_keys`` (``partitioner.ignore.keys``): if it is true, all rows are treated like rows
+    without a key.
     """
     if name is None:
         return IGNORED if ignore_keys else JAVA_RULE

@@ -81,8 +81,8 @@ def all_alike(topic: str, available: Sequence[int]) -> Candidates:
 
 @dataclass(slots=True)
 class _Sticky:
-    """The partition that now gets a topic's rows without a key. Also has the number of raw bytes
-    that this partition has received since it was chosen.
+    """The current sticky partition of a topic, and the number of raw bytes that this partition has
+    received since it was chosen. Rows without a key are written to the sticky partition.
     """
 
     partition: int
@@ -94,8 +94,8 @@ class BuiltInPartitioner:
     by the key's murmur2 hash. Rows without a key are *sticky*: they are written to one partition
     until this partition has received the bytes of a batch, then to another partition.
 
-    With an argument ``rule``, the object is another partitioner. The rule determines whether rows
-    with a null key, an empty key and any other key are sticky (:class:`KeyRule`).
+    The argument ``rule`` replaces this treatment of rows with a key and without a key
+    (:class:`KeyRule`).
     """
 
     def __init__(
