@@ -86,7 +86,8 @@ class Envelope:
 
     * ``columns``: the table's columns, which become the fields of ``before`` and ``after``.
     * ``source``: the index of the column with the source of the change. If it is None, the sink
-      makes the field ``source`` of the envelope, and writes ``name`` into it.
+      makes the envelope's field ``source`` itself.
+    * ``name``: the value of ``source.name`` in the envelope. Used only if ``source`` is None.
     * ``time``: the index of the column with the time of the change. None if the feed has no such
       column.
     """
@@ -133,7 +134,9 @@ class ChangePlan:
 
     @property
     def marks(self) -> int:
-        """The index of the column of marks (``records/changes/marks.py``)."""
+        """The index of the column of marks. A mark is a number that shows whether the row becomes a
+        record with a value or a tombstone, or why the row can't be sent.
+        """
         return self.envelope_at + (0 if self.envelope is None else len(ENVELOPE))
 
 

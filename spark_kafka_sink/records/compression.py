@@ -368,13 +368,13 @@ class CompressionRatioEstimator:
         return self._ratios.get((topic, codec.type), 1.0)
 
     def update(self, topic: str, codec: Codec, observed: float) -> float:
-        """Changes the topic's estimate after a batch with the ratio ``observed``. Returns the new
-        estimate.
+        """Updates the topic's estimate after a batch with the ratio ``observed``, and returns the
+        new estimate. Without compression, the estimate is always 1.
 
-        * If ``observed`` is higher than the old estimate, the new estimate is ``observed``, or the
-          old estimate plus 0.05 if that is higher.
-        * If ``observed`` is lower, the new estimate is ``observed``, or the old estimate minus
-          0.005 if that is higher.
+        * If ``observed`` is higher than the old estimate, the new estimate is the maximum of
+          ``observed`` and the old estimate plus 0.05.
+        * In all other cases, the new estimate is the maximum of ``observed`` and the old estimate
+          minus 0.005.
         """
         if codec.is_none:
             return 1.0

@@ -112,8 +112,8 @@ class Unreadable:
     * A record is malformed.
     * The wanted records of the batch are too large.
 
-    Malformed records and records that are too large are found only in control batches, and in
-    batches that contain the bytes ``mention`` (an argument of :func:`read_batches`).
+    The last two reasons are found only in control batches, and in batches that contain the bytes
+    ``mention`` (an argument of :func:`read_batches`).
     """
 
     offset: int
@@ -175,9 +175,10 @@ def read_batches(
 
     No content of the log raises an error: a batch that can't be read is yielded with
     ``unreadable``. The iteration ends after a batch with an impossible length or with overlapping
-    offsets. The reading of a batch stops after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS`
-    records, so it takes less than a second. Later records of this batch are left out, without
-    ``unreadable``. Raises IllegalStateError if ``fetched`` has an error code.
+    offsets. Raises IllegalStateError if ``fetched`` has an error code.
+
+    The reading of a batch stops after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records, so
+    it takes less than a second. Later records of this batch are left out, without ``unreadable``.
     """
     if fetched.error is not ErrorCode.NONE:
         raise IllegalStateError(f"a fetch that failed with {fetched.error.name} has no records")

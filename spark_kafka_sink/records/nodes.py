@@ -49,9 +49,9 @@ class Number:
 class Bytes:
     """Encodes bytes or text.
 
-    * ``length``: if it is a :class:`Coding`, the number of bytes is written before the bytes, in
-      this form. If it is a number, only the bytes are written, and a row with another number of
-      bytes is refused.
+    * ``length``: a :class:`Coding` means that the number of bytes is written first, as an integer
+      with this coding. A number N means that only the bytes are written, and that a row with more
+      or fewer than N bytes is refused.
     * ``is_text``: if true, a row with bytes that are not UTF-8 is refused.
     """
 

@@ -47,8 +47,8 @@ _SEQUENCES = 2**31
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """Returns the sequence number that follows ``sequence`` after a number of records. ``by`` is
-    this number. After 2147483647 comes 0, as in Java's DefaultRecordBatch.
+    """Returns the sum of ``sequence`` and ``by``, which is a number of records. After 2147483647,
+    sequence numbers begin at 0 again, as in Java's DefaultRecordBatch.
     """
     return (sequence + by) % _SEQUENCES
 

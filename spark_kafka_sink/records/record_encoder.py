@@ -9,10 +9,6 @@ batch. No function here takes a lock.
 
 A *chunk* is the rows that are encoded together. A *slice* has the encoded records of a chunk that
 go into one record batch.
-
-A slice is encoded for the batch that was open when ``positions`` was called. Another thread can
-close this batch before the slice is appended. Then the accumulator refuses the slice, and
-:func:`encode_slices_again` encodes the rows of the slice for another batch.
 """
 
 from __future__ import annotations
@@ -279,8 +275,8 @@ def _encode(
     """Encodes all records into one buffer. Returns the buffer, and the end of each record: its
     distance in bytes from the beginning of the first record.
 
-    The first record begins at byte 0 of the buffer. If ``columns`` has no headers, the first record
-    begins at byte 1, because byte 0 belongs to no record.
+    If ``columns`` has headers, the first record begins at byte 0 of the buffer. Without headers,
+    the first record begins at byte 1, and byte 0 is not used.
     """
     # The pieces of a record: a head (length, attributes, deltas and key length: mostly 8 to 12
     # bytes, packed by shifts), the key, the value's length, the value, and the headers. One Gather

@@ -93,9 +93,12 @@ def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
 
 
 def _slots(pieces: Sequence[Piece]) -> list[Piece | tuple[Packed, Packed]]:
-    """Groups short pieces that follow each other, so that a Gather has fewer byte strings to join.
-    A group becomes one piece of at most 8 bytes, or a pair of pieces with at most 12 bytes
-    together. All other pieces stay as they are.
+    """Joins short pieces that follow each other, so that a :class:`Gather` has fewer byte strings
+    to join.
+
+    * Pieces that have at most 8 bytes together become one piece.
+    * Two pieces that have at most 12 bytes together become a pair.
+    * All other pieces stay as they are.
     """
     slots: list[Piece | tuple[Packed, Packed]] = []
     words: list[Packed] = []

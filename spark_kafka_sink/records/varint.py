@@ -177,8 +177,8 @@ def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7)
 
 @lru_cache(1024)
 def pack_constant(value: int) -> tuple[Packed, ...]:
-    """The signed varint of one value, for all rows, as one :class:`Packed` in a tuple. A varint of
-    more than 8 bytes needs two: the second has the bytes after the eighth byte.
+    """Encodes one value as a signed varint, for all rows. Returns one :class:`Packed`. If the
+    varint has more than 8 bytes, a second Packed has the bytes after the eighth.
     """
     data = varint(value)
     parts = [data] if len(data) <= 8 else [data[:8], data[8:]]
@@ -186,8 +186,8 @@ def pack_constant(value: int) -> tuple[Packed, ...]:
 
 
 def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
-    """The signed varint of each value, as one :class:`Packed` in a sequence. If a varint has more
-    than 8 bytes, the sequence has two: the second has the bytes after the eighth byte.
+    """Encodes each value as a signed varint. Returns one :class:`Packed` for all values. If a
+    varint has more than 8 bytes, a second Packed has the bytes after the eighth.
     """
     if len(values) == 0:
         return pack_constant(0)
@@ -202,10 +202,10 @@ def pack(values: npt.NDArray[np.integer]) -> Sequence[Packed]:
 
 
 def pack_unsigned(values: Int64s) -> Sequence[Packed]:
-    """The unsigned varint of each value, as one :class:`Packed` in a sequence. If a varint has more
-    than 8 bytes, the sequence has two: the second has the bytes after the eighth byte.
+    """Encodes each value as an unsigned varint. Returns one :class:`Packed` for all values. If a
+    varint has more than 8 bytes, a second Packed has the bytes after the eighth.
 
-    Each value is read as an unsigned 64-bit number. A negative value has a varint of ten bytes.
+    Each value is read as an unsigned 64-bit number, so a negative value has ten bytes.
     """
     if len(values) == 0:
         return [packed_bytes(b"\x00")]
