@@ -185,10 +185,8 @@ class CommitLog:
         return LogSession(key, *self._fenced(key, deadline_ms), self._piece_bytes)
 
     def keep(self, session: LogSession) -> None:
-        """Stores a session for a minute. The next commit of this process can then use it
-        (:meth:`kept`), without opening the key again.
-
-        The last write of the session must have succeeded.
+        """Stores a session for a minute, so that the next commit of this process can use it again
+        (:meth:`kept`). The last write of the session must have succeeded.
         """
         topic_id = self._client.loop.cluster.topic_ids.get(self._topic)
         until_ms = self._client.clock.now_ms() + _KEPT_MS
@@ -198,15 +196,14 @@ class CommitLog:
             del self._kept[next(iter(self._kept))]
 
     def kept(self, key: str) -> LogSession | None:
-        """Removes the session of ``key`` that :meth:`keep` has stored, and returns it. Returns None
-        in each of these cases:
+        """Removes and returns the session that :meth:`keep` has stored for ``key``. Returns None in
+        each of these cases:
 
         * No session of the key is stored.
         * The session was stored more than a minute ago.
-        * The topic was deleted and created again since then.
+        * The topic was deleted and created again.
 
-        Another process may have fenced the session since it was stored. Then the next write of the
-        session fails.
+        Another process may have fenced the session. Then the next write of the session fails.
         """
         session, topic_id, until_ms = self._kept.pop(key, (None, None, 0))
         is_same = topic_id == self._client.loop.cluster.topic_ids.get(self._topic)
@@ -249,11 +246,10 @@ class CommitLog:
 
     def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
         """Reads the whole log. Returns the states of the key ``prefix`` and of all keys that begin
-        with ``prefix`` and ``~``, by key. Fences no writer.
+        with ``prefix`` and ``~``, by key. Returns None if the topic is missing, and does not create
+        it.
 
-        A transaction may be open when its partition is read. Then this method waits for the end of
-        the transaction, so the result includes its writes. Returns None if the topic is missing,
-        and does not create it.
+        If a transaction that writes these keys is open, waits for its end. Fences no writer.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
@@ -443,17 +439,14 @@ class _ConfirmedError(Exception):
 
 class LogSession:
     """The only writer of the key ``key``, until another process opens a session for the key and so
-    fences this session.
+    fences this session. After an error of :meth:`write`, this session can't be used any more.
 
-    * ``state``: the state of the key that this session wrote last. Before the first write, the
-      state that was read after every earlier writer was fenced. Empty if the key has no state.
+    * ``state``: the state of the key that this session has read or last written. Empty if the key
+      has no state.
     * ``lease_ms``: the timeout of the transactions with which the session writes.
-    * ``is_newest``: a function that is called once, during the first write. Its arguments are the
-      offset of the first written record, and the deadline. If it returns False, the log may have a
-      newer state than ``state``, and the write fails.
-
-    After an error of :meth:`write`, this session can't be used any more. The caller must open a new
-    session.
+    * ``is_newest``: a function that the first write calls, with the offset of its first record and
+      the deadline. If the function returns False, the log may have a newer state, and the write
+      fails.
     """
 
     def __init__(
@@ -501,14 +494,8 @@ class LogSession:
         check: Callable[[], None] | None = None,
     ) -> None:
         """Replaces the state of the key durably, in one transaction of the log. If ``state`` is
-        None, removes the key.
-
-        At least one record is written, even if the state does not change. ``check`` is called after
-        the records were produced, and before they are committed. If ``check`` raises an exception,
-        nothing is written.
-
-        If this process stops before it ends the transaction, a broker aborts the transaction after
-        ``lease_ms``, which is a few seconds.
+        None, removes the key. ``check`` is called after the records were produced, and before the
+        transaction is committed. If ``check`` raises an exception, nothing is written.
 
         Raises one of these errors:
 
@@ -530,6 +517,8 @@ class LogSession:
 
         def records_of(revision: int) -> dict[bytes, bytes | None]:
             found = changes(self._records, wanted, revision, self._piece_bytes)
+            # (At least one record is written, even if the state does not change: only a write shows
+            # that the state is the newest.)
             if not found and value is not None:
                 return {**cut(name, value, revision, self._piece_bytes)}
             return found or {name: None}
@@ -539,16 +528,13 @@ class LogSession:
 
     def confirm(self, deadline_ms: int) -> None:
         """Checks that :attr:`state` is the newest state of the key, without changing the log.
+        Raises LogChangedError if the state is old, and the other errors of :meth:`write`.
 
-        Raises LogChangedError if the state is old, because a former leader of the partition has
-        returned it. Other errors are those of :meth:`write`.
-
-        If this session has written before, its state is known to be the newest, and nothing is
-        sent. If this session has not written before, it can't write any more after the check. Then
-        the caller must open a new session.
+        If this session has never written, it can't be used any more after the check. The caller
+        must open a new session.
         """
         if self._is_newest is None:
-            return
+            return  # this session's own write has shown that the state is the newest
 
         # A former leader does not accept a write. So the unchanged state is produced in a
         # transaction. ``stop`` is called after the current leader has accepted the record, which

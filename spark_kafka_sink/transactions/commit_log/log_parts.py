@@ -1,14 +1,14 @@
 """The format of a state in the commit log: the keys and the values of its records.
 
-The log has the state of a key in one or more *documents*:
+The state of a key consists of one or more *documents*. A large document is split into several
+records.
 
 * The main document has the state without recorded writes.
-* Each recorded write has a document of its own. A recorded write is one write of a
-  ``spark_kafka_sink.transaction`` block. It is recorded in the log before the end of the block. At
-  the end of the block, all of its writes are decided together.
+* Each recorded write has a document of its own. A recorded write is a write of a
+  ``spark_kafka_sink.transaction`` block. The log records the write before the end of the block.
 
-A large document is split into several records. docs/design/commit-protocol.md ("The topic")
-describes the format. ``transactions/commit_state.py`` has the content of a document.
+docs/design/commit-protocol.md ("The topic") describes the format. ``transactions/commit_state.py``
+has the content of a document.
 """
 
 from __future__ import annotations
@@ -35,13 +35,12 @@ def key_of(record_key: bytes) -> bytes:
 
 
 def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Returns the documents of a key, by record key. The record key of a split document is the key
-    of its first record.
+    """Returns the documents of a key by name. The name of a document is the record key of its first
+    record. For example, the documents of the key ``b"orders"`` have these names:
 
-    * ``state``: the main document. For the key ``b"orders"``, its record key is ``b"orders"``. If
-      ``state`` is None, the result has only ``parts``.
-    * ``parts``: the documents of recorded writes. Their record keys are ``b"orders#w0"``,
-      ``b"orders#w1"`` and so on.
+    * ``b"orders"``: the main document, ``state``. If ``state`` is None, the result has no main
+      document.
+    * ``b"orders#w0"``, ``b"orders#w1"`` and so on: ``parts``, the documents of recorded writes.
     """
     named = {} if state is None else {key: state}
     return named | {_part_key(key, n): part for n, part in enumerate(parts)}
@@ -65,9 +64,8 @@ def changes(
     revision: int,
     limit: int = PIECE_BYTES,
 ) -> dict[bytes, bytes | None]:
-    """Returns the records that must be written to a key of the log, by record key. After this
-    write, the key has exactly ``documents``. A value of None is a tombstone, which removes a
-    record.
+    """Returns the records that must be written so that a key of the log has exactly ``documents``,
+    by record key. A value of None is a tombstone, which removes a record.
 
     * ``records``: all records that the key has before this write.
     * ``documents``: a result of :func:`documents`. An unchanged document is not written again.
@@ -87,13 +85,12 @@ def changes(
 def cut(
     name: bytes, document: bytes, revision: int, limit: int = PIECE_BYTES
 ) -> dict[bytes, bytes]:
-    """Splits a document into records, each with at most ``limit`` bytes of the document. Returns
-    the records by record key.
+    """Splits the document ``name`` into records, each with at most ``limit`` bytes of the document.
+    Returns the records by record key. For example, the record keys for the document ``b"orders"``
+    are ``b"orders"``, ``b"orders#1"``, ``b"orders#2"`` and so on.
 
-    The record keys of the document ``b"orders"`` are ``b"orders"``, ``b"orders#1"``,
-    ``b"orders#2"`` and so on. ``revision`` is a number that no other write of the key has. The
-    records of a split document contain it. By this number, :func:`join` finds the records of one
-    write.
+    ``revision`` must be different in each write of a key. By this number, :func:`join` recognizes a
+    record of another write.
     """
     # (If a small document begins with the bytes of a piece, it would be read as a piece.)
     if len(document) <= limit and not document.startswith(_PIECE):

@@ -40,8 +40,8 @@ class LogSnapshot:
     """The committed records of some keys below the offset ``next_offset``, by record key. The next
     read begins at ``next_offset``.
 
-    ``end`` is the end of the partition at the time of the read. ``next_offset`` is equal to
-    ``end``. Exception: if a transaction that writes these keys was open, ``next_offset`` is the
+    ``end`` is the end of the partition at the time of the read. ``next_offset`` is less than
+    ``end`` only if a transaction that writes these keys was open. Then ``next_offset`` is the
     offset of the first record of this transaction.
     """
 
@@ -118,7 +118,8 @@ class LogReader:
         """Reads the partition from ``snapshot.next_offset`` up to ``end``, and returns the new
         snapshot.
 
-        ``fetched`` is a Fetch response that is already known. Its batches are not fetched again.
+        ``fetched`` is None, or a Fetch response that the caller has already received. The response
+        begins at ``snapshot.next_offset``.
         """
         # Uncommitted records are read as well, and the next marker of their producer decides
         # whether they count. A read_committed reader would wait for every open transaction in the
@@ -157,13 +158,14 @@ class LogReader:
         ahead: FetchedPartition | None = None,
     ) -> Iterator[ReadBatch]:
         """Fetches transactional batches and markers from the offset ``first`` on, until ``end`` is
-        reached. Skips batches without a transaction.
-
-        ``ahead`` is a Fetch response that is already known. Raises one of these errors:
+        reached. Skips batches without a transaction. Raises one of these errors:
 
         * CommitLogError: a batch is damaged, or a batch that contains ``wanted.key`` has a
           malformed record.
         * KafkaTimeoutError: the deadline is over.
+
+        ``ahead`` is None, or a Fetch response that the caller has already received. The response
+        begins at ``first``.
         """
         attempts = 0
         while first < end:
