@@ -63,18 +63,18 @@ class Blocker:
     and ``producer_epoch`` identify the transaction.
 
     * ``starts``: the offset of the transaction's first record, by partition.
-    * ``held``: the partitions in which the transaction is the oldest open one. There it determines
+    * ``held``: the partitions in which this transaction is the oldest open one. There it determines
       the last stable offset.
     * ``transactional_id``: None if no coordinator lists the transaction as open.
-    * ``found``: the description by the transaction's coordinator, or None.
+    * ``found``: the coordinator's description of the transaction, or None.
     * ``standing``: whether the transaction's run may still commit. A run is one start of a query or
-      a job. None if the transaction belongs to no run: it writes the commit log, or belongs to
-      another client.
-    * ``decided``: the decision that names the transaction, or None.
+      a job. None if ``transactional_id`` is None, or belongs to another client or to the commit
+      log's writer.
+    * ``decided``: the decision to commit the transaction, or None.
     * ``age_ms``: the age in milliseconds by this machine's clock. None if it is unknown.
-    * ``committed``: the transactional id of a transaction whose commit marker was lost, because a
-      partition had no leader at the commit. The coordinator shows such a transaction as committed,
-      but the partition still shows it as open. None for any other transaction.
+    * ``committed``: the transactional id, if the coordinator shows this transaction as committed.
+      Then a partition has lost the commit marker, because it had no leader. None in all other
+      cases.
     """
 
     topic: str
@@ -347,9 +347,8 @@ def every_listed(
 def open_producers(
     client: TransactionClient, partitions: Sequence[TopicPartition], deadline_ms: int
 ) -> Mapping[TopicPartition, Sequence[ProducerState]]:
-    """Requests from the leaders of ``partitions`` the producers that have an open transaction
-    (DescribeProducers). Returns the producers by partition. Partitions without an open transaction
-    are left out.
+    """Sends DescribeProducers to the leaders of ``partitions``. Returns the producers that have an
+    open transaction, by partition. Partitions without an open transaction are left out.
     """
     calls = [
         Call(

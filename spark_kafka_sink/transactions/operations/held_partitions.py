@@ -34,9 +34,9 @@ class HeldPartition:
     offset.
 
     * ``behind``: the number of offsets from ``offset`` to the high watermark.
-    * ``groups``: the consumer groups that wait for the partition or soon will. They have members,
-      and have committed at most ``offset``. Each group has the number of offsets that it can still
-      read. Groups that the principal may not describe are missing.
+    * ``groups``: the consumer groups that wait for the partition or soon will, because they have
+      members and have committed at most ``offset``. The value is the number of offsets that the
+      group can read before it waits. Groups that the principal may not describe are missing.
     """
 
     partition: int

@@ -49,10 +49,10 @@ class DecidedBy:
 class OpenTransaction:
     """An open transaction of a task.
 
-    * ``found``: the description by the transaction's coordinator.
+    * ``found``: the coordinator's description of the transaction.
     * ``standing``: whether the transaction's run may still commit. A run is one start of a query or
       a job.
-    * ``decided``: the decision that names the transaction, or None.
+    * ``decided``: the decision to commit the transaction, or None.
     * ``age_ms``: the age in milliseconds by this machine's clock. None if the coordinator does not
       return the start of the transaction.
     """
@@ -68,7 +68,7 @@ class OpenTransaction:
 class DecidedTransaction:
     """A transaction of a decided batch, and the outcome of the transaction.
 
-    ``found`` is the description by the coordinator, at the time of the report.
+    ``found`` is the coordinator's description of the transaction, which shows the outcome.
     """
 
     transaction: PreparedTransaction
@@ -80,8 +80,8 @@ class DecidedTransaction:
 class KeyReport:
     """The state of a key of the commit log.
 
-    ``transactions`` has the transactions of the batch that is decided and not done yet. If there is
-    no such batch, ``transactions`` is empty.
+    ``transactions`` has the transactions of the decided batch in ``state``. Empty if ``state`` has
+    no decision.
     """
 
     key: str
@@ -114,8 +114,8 @@ class Overview:
 
 
 class Inspector:
-    """Reads the state of exactly-once for operators, and changes nothing. Each request may take
-    max.block.ms.
+    """Reads open transactions and commit-log states for operators, and changes nothing. Each
+    request may take max.block.ms.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
@@ -194,8 +194,8 @@ class Inspector:
         return _known(self._log.states(prefix, self._client.deadline()))
 
     def report(self, key: str, state: CommitState) -> KeyReport:
-        """Creates the report of ``key``. If ``state`` has a decision to commit a batch, the
-        coordinators describe the batch's transactions.
+        """Creates the report of ``key``. If ``state`` has a decision to commit a batch, requests
+        the descriptions of the batch's transactions from their coordinators.
         """
         if state.decision is None:
             return KeyReport(key, state)
@@ -249,7 +249,9 @@ def check_key(key: str) -> str:
 
 
 def decided_ids(states: Mapping[str, CommitState]) -> dict[str, DecidedBy]:
-    """Returns the decision for each transactional id that a decision in ``states`` names."""
+    """Collects the transactional ids of all decisions in ``states``. Returns a map from each id to
+    its decision.
+    """
     return {
         one: DecidedBy(key, state.decision.number)
         for key, state in states.items()

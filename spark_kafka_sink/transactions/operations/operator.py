@@ -100,7 +100,8 @@ class EndPlan:
     transactions are checked again.
 
     * ``kept``: the ids of the transactions that are not aborted, each with the reason.
-    * ``even_decided``: the ids of transactions that are aborted even if a decision names them.
+    * ``even_decided``: the ids of transactions that are aborted even if there is a decision to
+      commit them.
     * ``even_owners``: if True, the transactions of the run that owns the key are also aborted.
     * ``silent``: the brokers that did not respond. Their open transactions are unknown.
     """
@@ -158,8 +159,8 @@ class Committed(NamedTuple):
 
 
 class Operator:
-    """Changes the state of exactly-once in one cluster, for an operator. max.block.ms limits each
-    step of a change.
+    """Ends transactions and changes commit-log states in one cluster, for an operator. max.block.ms
+    limits each step of a change.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
@@ -233,10 +234,11 @@ class Operator:
         return Committed(state, committed=True)
 
     def _confirmed(self, key: str, decision: Decision) -> CommitState:
-        """Ends the decided batch of ``key``, if there is one, and returns the state of the key.
+        """Ends the decided batch of ``key``, if there is one. Returns one of these states of the
+        key:
 
-        If the batch of ``decision`` is not done in this state, the leader of the log's partition
-        has confirmed that the state is the newest.
+        * A state that shows the batch of ``decision`` as done.
+        * The newest state. The leader of the log's partition has confirmed that it is the newest.
         """
         # The leader confirms the state by accepting a write. The refusal leads to this write.
 
@@ -269,8 +271,9 @@ class Operator:
         return Counter(outcome_of(t, found[t.transactional_id]) for t in decision.transactions)
 
     def _check_visible(self, report: KeyReport, decision: Decision) -> None:
-        """Waits until no partition's leader shows a transaction of the decision as open. Raises
-        KafkaTimeoutError after max.block.ms. Skips topics that the principal may not READ.
+        """Waits until all partitions have the commit markers of the batch, so that its rows are
+        visible. Raises KafkaTimeoutError after max.block.ms. Skips topics that the principal may
+        not READ.
         """
         # The state CompleteCommit is not enough: a coordinator reports it even if it has dropped
         # the marker of a partition, because the partition had no leader.
@@ -360,7 +363,7 @@ class Operator:
 
         * A transaction is not open.
         * The commit log's topic is missing.
-        * ``force`` is False, and a decision names one of the transactions.
+        * ``force`` is False, and the commit log has the decision to commit one of the transactions.
         * ``force`` is False, and one of the transactions belongs to the run that owns the key.
         """
         states: dict[str, CommitState] = {}
@@ -382,7 +385,7 @@ class Operator:
         these cases:
 
         * The commit log's topic is missing.
-        * ``force`` is False, and a decision names one of the transactions.
+        * ``force`` is False, and the commit log has the decision to commit one of the transactions.
         * ``force`` is False, and the run owns the key of one of the transactions.
         """
         overview = self.inspector.overview(prefix)
@@ -415,15 +418,14 @@ class Operator:
         older_than_ms: int | None = None,
         force: bool = False,
     ) -> EndPlan:
-        """Plans to abort the orphans of ``prefix``. An orphan is an open transaction that no
-        decision names, and whose run owns no key of the log.
+        """Plans to abort the orphans of ``prefix``. An orphan is an open transaction of a run that
+        does not own the key. The commit log has no decision to commit an orphan.
 
-        * ``run``: the plan has only transactions of this run.
-        * ``older_than_ms``: the plan has only transactions that are older than this limit. The
-          limit protects a query or a job that is in its first batch. The log does not name its run
-          yet, so its transactions look like orphans. Brokers since 3.8 measure the age. With
-          earlier brokers, the age depends on this machine's clock.
-        * ``force``: if True, the plan also has the transactions of owners.
+        * ``run``: if given, the plan has only transactions of this run.
+        * ``older_than_ms``: if given, the plan has only transactions that are older than this
+          limit. The limit protects the transactions of a run that has not committed yet, because
+          they look like orphans. With brokers before 3.8, this machine's clock measures the age.
+        * ``force``: if True, the plan also has transactions of the run that owns the key.
 
         Raises RefusedError if the commit log's topic is missing. If ``force`` is False, also raises
         RefusedError if ``run`` owns a key.
@@ -458,13 +460,13 @@ class Operator:
         return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
 
     def end(self, plan: EndPlan) -> Aborted:
-        """Aborts the planned transactions, key by key. Transactions that have changed since the
-        plan are left alone. If the run of a transaction may still commit, the writers of the key
-        are fenced first, and the run is recorded as aborted.
+        """Aborts the planned transactions, key by key. If the run of a transaction may still
+        commit, the writers of the key are fenced first, and the run is recorded as aborted.
+        Transactions that have changed since the plan are left alone.
 
-        If the plan has several keys, no error is raised. For each transaction of a key that failed,
-        the field ``failed`` of the result has the error. If the plan has only one key, raises one
-        of these errors:
+        If the plan has several keys, an error of one key is not raised: the field ``failed`` of the
+        result has the error for each transaction of this key. If the plan has only one key, raises
+        one of these errors:
 
         * KafkaTimeoutError: a broker does not respond in time.
         * AuthorizationError: a right is missing.
@@ -581,8 +583,8 @@ class Operator:
         Raises RefusedError if the commit log does not have this key. If ``force`` is False, also
         raises RefusedError in each of these cases:
 
-        * A batch is decided and not done.
-        * A transaction of the owner is open.
+        * The key has a decision to commit a batch (DECIDED or PARTIAL), which must be ended first.
+        * A transaction of the run that owns the key is open.
         * A broker does not respond, so open transactions may be unknown.
         """
         report = self.inspector.key(key)
