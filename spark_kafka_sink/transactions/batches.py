@@ -45,24 +45,29 @@ _NAMED = 5
 @dataclass(frozen=True, slots=True)
 class Block:
     """The block that a write belongs to: a statement ``with spark_kafka_sink.transaction(...)``.
-    All writes in the block form one batch. The commit of a write only records the write in the
-    commit log. One more commit, at the end of the block, decides all recorded writes together.
+    All writes of a block form one batch. There are two kinds of commits:
+
+    1. The commit of each write only records this write in the commit log.
+    2. The commit at the end of the block decides all recorded writes together.
+
+    A block has these fields:
 
     * ``token``: the unique name of the block.
-    * ``writes``: for the commit at the end of the block, the number of writes in the block. None
-      for the commit of a write.
-    * ``number``: the number of this write in the block, from 0. The transactional ids of the
-      driver's own transactions contain this number, so no two writes share such an id.
-    * ``letters``: the number of dead letters and the number of rows of this write.
-    * ``check_letters``: a function that is called at the end of the block, before the decision. Its
-      arguments are the dead letters of all writes, and the rows of all writes. It raises
-      CommitError if there are too many dead letters.
+    * ``writes``: for a commit of the second kind, the number of writes in the block. For a commit
+      of the first kind, None.
+    * ``number``: the number of the write in the block, from 0.
+    * ``letters``: the number of dead letters and the number of rows of the write.
+    * ``check_letters``: a function that raises CommitError if there are too many dead letters. A
+      commit of the second kind calls it before the decision, with the sums of ``letters`` of all
+      writes.
     """
 
     token: str
     writes: int | None = None
     letters: tuple[int, int] = (0, 0)
     check_letters: Callable[[int, int], None] | None = None
+    #: The transactional ids of the driver's own transactions contain this number, so that no two
+    #: writes share an id.
     number: int = 0
 
 
@@ -90,19 +95,20 @@ class Batch:
 
     @property
     def is_recorded_only(self) -> bool:
-        """Whether a commit of this batch only records a write in the commit log. The end of the
-        :class:`Block` decides this write.
+        """Whether a commit of this batch only records a write in the commit log. A recorded write
+        becomes visible later, when its :class:`Block` is committed.
         """
         return self.block is not None and self.block.writes is None
 
 
 def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
-    """Compares ``batch`` with the done batch of the same number. A done batch is a committed batch.
-    Returns the reason why ``batch`` is refused, or None.
+    """Checks whether the rows of ``batch`` may be dropped as a repetition of a committed batch.
+    Returns the reason for a refusal, or None. ``batch`` is refused in two cases:
 
-    If ``batch`` has transactions, and ``state`` has no done batch of this number, ``batch`` is
-    refused. In all other cases, :func:`payload_refusal` compares the rows. ``name`` is the unique
-    name of this commit.
+    * ``batch`` has transactions, and ``state`` has no committed batch with its number.
+    * :func:`payload_refusal` refuses ``batch``, for example because it has other rows.
+
+    ``name`` is the unique name of this commit.
     """
     if batch.transactions and state.done_batch(batch.number) is None:
         # The batch was not done when it was planned, so its tasks wrote rows. A batch with a higher
@@ -114,20 +120,20 @@ def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
 def number_refusal(
     numbering: Numbering, query_id: str, number: int, state: CommitState
 ) -> Refuse | None:
-    """Checks that batch ``number`` may follow the last done batch of its key. Returns the refusal,
-    or None if the batch may follow.
+    """Checks that batch ``number`` may follow the last committed batch of its key. Returns the
+    refusal, or None if the batch may follow. These numbers are allowed:
 
-    The rule depends on ``numbering``:
-
-    * STREAM: the number of the last done batch, or the next number. The query must be the same.
-    * MICRO_BATCHES (``foreach_batch`` and ``transaction``): the number of the last done batch, or
-      any later number. The query must be the same.
+    * STREAM: the number of the last committed batch, or the next number.
+    * MICRO_BATCHES (``foreach_batch`` and ``transaction``): the number of the last committed batch,
+      or any later number.
     * VERSIONS (the txnVersions of a job): any number that was not skipped. A version counts as
-      skipped if an earlier version and a later version are done, and the version itself is not.
+      skipped if ``state.done`` has an earlier version and a later version, but not the version
+      itself.
     * ONCE: any number.
 
-    Any batch may be the first batch of a key. ``query_id`` is the query of the batch, or empty if
-    it is unknown. The queries are only compared if both are known.
+    With STREAM and MICRO_BATCHES, the queries of both batches must also be the same, if both are
+    known. ``query_id`` is the query of batch ``number``, or empty if it is unknown. Any batch may
+    be the first batch of a key.
     """
     # The number of the last done batch is allowed, because Spark repeats a batch that it has not
     # recorded as written. The check is strict: if another batch were taken for a repetition, its
@@ -162,22 +168,19 @@ def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
 
 
 def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse | None:
-    """Checks that ``batch`` has the same rows as the done batch with its number. Returns the
+    """Checks that ``batch`` has the same rows as the committed batch with its number. Returns the
     refusal, or None. The first of these rules that applies counts:
 
-    1. If the log no longer has the done batch, the result is None for a batch whose rows were not
-       counted. For a batch whose rows were counted, the result is that of
-       :func:`forgotten_refusal`.
-    2. If the digests of both inputs are known, the digests are compared. ``batch`` is refused if
-       the digests differ.
-    3. If the payloads of ``batch`` or of the done batch are unknown, the result is None. Payloads
-       are unknown, for example, if the rows were not counted.
-    4. In all other cases the payloads are compared: the numbers of rows and bytes, the topics, and
-       the numbers of dead letters if all of these are known. ``batch`` is refused if the payloads
-       do not match.
+    1. ``state`` has no committed batch with this number: the result of :func:`forgotten_refusal`,
+       or None if the rows of ``batch`` were not counted.
+    2. The digests of both inputs are known: a refusal if the digests differ.
+    3. The payloads of one of the batches are unknown, for example because its rows were not
+       counted: None.
+    4. In all other cases: a refusal if the payloads do not match. Payloads are the numbers of rows
+       and bytes, the topics, and the numbers of dead letters if all of these are known.
 
-    ``name`` is the unique name of this commit. If an earlier attempt of this commit has recorded a
-    write of a block, the record has this name, and is not compared.
+    ``name`` is the unique name of this commit. If an earlier attempt of this commit has recorded
+    its write, this record is ignored.
     """
     number = batch.number
     done = state.done_batch(number)
@@ -206,13 +209,12 @@ def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse 
 
 
 def decision_of(batch: Batch, state: CommitState) -> Decision | Refuse:
-    """Creates the decision to commit ``batch``.
+    """Creates the decision to commit ``batch``. For a block (``with
+    spark_kafka_sink.transaction``), the decision has the transactions of all writes that ``state``
+    has recorded for the block.
 
-    For a block (``with spark_kafka_sink.transaction``), the decision has the transactions of all
-    writes that ``state`` has recorded for the block. Returns a refusal in two cases:
-
-    * The number of recorded writes is not ``batch.block.writes``.
-    * The recorded writes have too many dead letters.
+    Returns a refusal if the number of recorded writes is not ``batch.block.writes``, or if the
+    writes have too many dead letters.
     """
     block = batch.block
     if block is None:

@@ -70,12 +70,12 @@ def prepared_once(
     before: tuple[PreparedTransaction, ...],
 ) -> tuple[PreparedTransaction, ...]:
     """Prepares the transactions of ``batch`` that the driver itself writes: one with the report,
-    and one with the offsets of the consumer group. Returns these transactions. The result is empty
-    if ``batch`` has no report and no offsets.
+    and one with the offsets of the consumer group. Returns these transactions, or an empty tuple if
+    ``batch`` has no report and no offsets.
 
     ``before`` has the transactions that an earlier attempt of this commit has prepared. If all of
-    these transactions are still open, they are the result. In all other cases the result has new
-    transactions, with other ids.
+    them are still open, they are the result. If one of them is not open, or if ``before`` is empty,
+    new transactions are prepared.
     """
     found = client.describe([t.transactional_id for t in before], client.deadline())
     if before and all(is_prepared(t, found[t.transactional_id]) for t in before):
@@ -136,9 +136,8 @@ def _own_id(
 def unready(
     client: TransactionClient, decision: Decision, log: str, deadline: int
 ) -> Refuse | None:
-    """Checks that ``decision`` may be committed now. Returns None, or the reason why not.
-
-    These conditions are checked, in this order:
+    """Checks that ``decision`` may be committed now. Returns None, or the reason why not. These
+    conditions are checked, in this order:
 
     1. Each transaction is prepared: it is open, with the producer id and epoch of the decision.
     2. Each transaction is far from its timeout.

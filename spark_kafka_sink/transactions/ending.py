@@ -4,23 +4,11 @@ decided if the commit log has the decision to commit it.
 This module sends EndTxn and DescribeTransactions in rounds, until each outcome is known.
 ``committer.py`` writes the result to the commit log. ``outcomes.py`` interprets the responses.
 
-To *undo* a decision means to abort all its transactions. Two drivers may end the same decision at
-the same time. If one driver commits a transaction, and the other driver aborts another transaction,
-the batch is committed in part. So each driver checks the ages of the transactions ("Times" of
-docs/design/commit-protocol.md). An age is the time since the transaction began. The margin ``m`` is
-the part of the timeout that is reserved for the commit (``lease.py``). As long as no transaction is
-known to be committed or aborted, these are the limits:
-
-* A driver sends EndTxn(commit) only at ages below timeout - 3m/8.
-* From timeout - 3m/8 to timeout - m/4, no driver sends EndTxn. So each EndTxn(commit) has m/8 to
-  arrive.
-* A driver sends EndTxn(abort) only at ages from timeout - m/4 to timeout - m/8.
-* An operator's commit sends EndTxn(commit) below timeout - 3m/8, like a driver, and also from
-  timeout - 3m/32 to the timeout. So each EndTxn(abort) of a driver has m/32 to arrive. An age is no
-  reason for an operator's commit to abort.
-
-If a transaction is known to be committed, all others are committed, at any age. An EndTxn that
-takes longer to arrive can still leave the batch committed in part.
+Two drivers may end the same decision at the same time. One driver must not abort a transaction
+while the other driver commits another transaction. So the ages of the transactions determine what a
+driver may do (:class:`Age`). "Times" of docs/design/commit-protocol.md has the limits. When a
+transaction is known to be committed, all others are committed, at any age. An EndTxn that takes
+long to arrive can still leave the batch committed in part.
 """
 
 from __future__ import annotations
@@ -71,7 +59,8 @@ _OVERDUE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcomes:
-    """The ids of the transactions of a decision that are not known to be committed, by outcome:
+    """The outcomes of the transactions of a decision. These fields have transactional ids. The id
+    of a committed transaction is in none of them.
 
     * ``lost``: aborted transactions.
     * ``unknown``: transactions whose outcome the coordinators can't show.
@@ -106,9 +95,7 @@ class Ending(Enum):
 
 
 class Age(Enum):
-    """How old the open transactions of a decision are, compared with their timeouts. The docstring
-    of this module explains the limits between the members.
-    """
+    """How old the open transactions of a decision are, compared with their timeouts."""
 
     #: All transactions are young enough to be committed.
     YOUNG = auto()
@@ -132,16 +119,22 @@ def end_decided(
     """Commits all transactions of a decision, or aborts all of them. Returns the ids of the
     transactions that are not committed, by outcome. If all are aborted, all ids are in ``lost``.
 
-    The transactions are aborted only if both of these are true:
+    As long as no transaction is committed, all are aborted in two cases:
 
-    * None of the transactions is committed.
-    * Brokers have aborted some of the transactions. If ``only_lost`` is false, transactions that
-      brokers will soon abort because of their age also count.
+    * One of them is already aborted, for example by brokers.
+    * ``only_lost`` is False, and one of them will soon reach its timeout.
 
-    At ``deadline_ms``, the transactions without a known outcome are returned as ``unclear``. Until
-    ``checked_until_ms``, the transactions are known to be far from their timeout, so their ages are
-    not checked. Both are times of the client's clock. ``look`` is the caller's last check that the
-    transactions' partitions have leaders, or None.
+    If the outcome of a transaction is unknown, the others are not aborted.
+
+    The arguments are:
+
+    * ``deadline_ms``: at this time, the transactions without a known outcome are returned as
+      ``unclear``.
+    * ``checked_until_ms``: until this time, the ages of the transactions are not checked, because
+      the caller has checked them.
+    * ``look``: the caller's last check that the transactions' partitions have leaders, or None.
+
+    Both times are times of the client's clock.
     """
     until_ms, todo = checked_until_ms, Ending.COMMIT
     found: Mapping[str, TransactionDescription] = {}
@@ -191,20 +184,22 @@ def ending(
     """Returns the next action for the transactions of a decision. The first of these rules that
     applies counts:
 
-    1. A transaction is known to be committed: FINISH, or WAIT if ``away`` is true and ``age`` is
-       YOUNG.
-    2. A transaction has an unknown outcome, and another transaction is open: WAIT.
-    3. A transaction has an unknown outcome, and none is open: as in the first line.
-    4. A transaction is aborted: UNDO.
-    5. ``age`` is YOUNG: COMMIT, or WAIT if ``away`` is true.
-    6. ``age`` is BETWEEN: WAIT.
-    7. ``age`` is OLD, and ``only_lost`` is false: UNDO.
-    8. ``age`` is OLD, and ``only_lost`` is true: HURRY, or WAIT if ``away`` is true.
+    1. A transaction has an unknown outcome, another one is open, and none is committed: WAIT.
+    2. A transaction is committed or has an unknown outcome: FINISH, or WAIT if ``away`` is True and
+       ``age`` is YOUNG.
+    3. A transaction is aborted: UNDO.
+    4. ``age`` is YOUNG: COMMIT, or WAIT if ``away`` is True.
+    5. ``age`` is BETWEEN: WAIT.
+    6. ``age`` is OLD, and ``only_lost`` is False: UNDO.
+    7. ``age`` is OLD, and ``only_lost`` is True: HURRY, or WAIT if ``away`` is True.
 
-    ``found`` has the coordinators' descriptions of the transactions. ``age`` is the age of the open
-    transactions, or None if this age is unknown. If the result depends on the unknown age, the
-    function returns None. ``away`` is true if a partition of an open transaction has no leader.
-    ``only_lost`` is true for an operator's commit, which never aborts because of an age.
+    The arguments are:
+
+    * ``found``: the coordinators' descriptions of the transactions.
+    * ``age``: the age of the open transactions. None if it was not checked. Then the function
+      returns None if the action depends on the age.
+    * ``away``: whether a partition of an open transaction has no leader.
+    * ``only_lost``: True for an operator's commit, which never aborts because of an age.
     """
     # These are the rules of "Times" in docs/design/commit-protocol.md.
     if not _lost_or_open(transactions, found):
@@ -236,8 +231,9 @@ def _next(
     only_lost: bool,
 ) -> tuple[Ending, LastLook | None]:
     """Returns the next action for the transactions of a decision, by the rules of :func:`ending`.
-    The second value shows when each partition of the open transactions had a leader. It is None if
-    a partition had no leader, or if no partition was checked.
+
+    The second value describes a check of leaders: its time, and the checked partitions. It is None
+    if a partition of the open transactions has no leader, or if no partition was checked.
     """
     open_ = {i: d for i, d in found.items() if d.state is TransactionState.ONGOING}
     away = bool(client.leaderless(open_, deadline_ms))
@@ -267,6 +263,12 @@ def _age(
     #   1. A decides. The coordinators load for so long that A sends EndTxn(commit) again and again.
     #   2. B starts. All transactions are open, and about to time out. B sends EndTxn(abort).
     #   3. The coordinators are back. One takes A's request first, another takes B's first.
+    # So EndTxn is sent only at these ages, as long as no transaction is known to be committed or
+    # aborted ("Times" of docs/design/commit-protocol.md). m is the margin (``lease.py``):
+    #   * EndTxn(commit): below timeout - 3m/8. The request then has m/8 to arrive before an abort.
+    #   * EndTxn(abort): from timeout - m/4 to timeout - m/8. An operator's commit sends none.
+    #   * EndTxn(commit) of an operator's commit: also from timeout - 3m/32 to the timeout. So each
+    #     EndTxn(abort) of a driver has m/32 to arrive.
     wait_until, last = (3, 1) if only_lost else (8, 6)
     # (Only listed transactions count as old here. While a transaction moves to another
     # coordinator, no broker lists it. It may be young, and another process may still commit it.)
@@ -289,15 +291,15 @@ def commit_all(
     is_one_committed: bool = False,
 ) -> CommitOutcomes:
     """Sends EndTxn(commit) for each of ``transactions``, until each outcome is known or until
-    ``deadline_ms``. Returns the ids of the transactions that are not committed, by outcome. Returns
-    at ``first_by_ms`` if none of ``transactions`` is committed by then.
+    ``deadline_ms``. Returns the ids of the transactions that are not committed, by outcome. If none
+    is committed at ``first_by_ms``, returns at that time.
 
-    EndTxn is sent only after a check that the partitions of the transaction have leaders. When one
-    transaction of the decision is known to be committed, transactions that are no longer
-    :attr:`Age.YOUNG` need no check.
+    EndTxn is sent only after a check that the partitions of the transaction have leaders.
+    Exception: when one transaction of the decision is known to be committed, a transaction that is
+    too old to be :attr:`Age.YOUNG` needs no check.
 
-    * ``look``: the caller's last check. If ``look`` is at most a second old, the first EndTxn needs
-      no other check.
+    * ``look``: the caller's last check of the leaders, or None. If this check is at most a second
+      old, the first EndTxn needs no other check.
     * ``found``: the caller's descriptions of the transactions.
     * ``is_one_committed``: whether a transaction of the decision is known to be committed.
     """
@@ -349,9 +351,9 @@ def _aged(
     deadline_ms: int,
     patience: int = 1,
 ) -> frozenset[str] | None:
-    """Returns the open transactions of ``found`` that are no longer :attr:`Age.YOUNG`. Transactions
-    that no broker lists are left out. Returns None if the brokers don't respond within ``patience``
-    times two seconds.
+    """Returns the ids of the open transactions in ``found`` that are too old to be
+    :attr:`Age.YOUNG`. Transactions that no broker lists are left out. Returns None if the brokers
+    don't respond within ``patience`` times two seconds.
     """
     open_ = {i: one for i, one in found.items() if one.state is TransactionState.ONGOING}
     soon = min(deadline_ms, client.clock.now_ms() + patience * _AGES_MS)
@@ -366,9 +368,8 @@ def _with_described(
     transactions: Sequence[PreparedTransaction],
     found: Mapping[str, TransactionDescription],
 ) -> CommitOutcomes:
-    """Returns a copy of ``ended`` with the outcomes that ``found`` shows for ids in
-    ``ended.unclear``. Each such id is moved to the field of its outcome. The id of a committed
-    transaction is left out.
+    """Returns a copy of ``ended``. If ``found`` shows the outcome of an id in ``unclear``, the id
+    is moved to the field of this outcome. The id of a committed transaction is removed.
     """
     left = [t for t in transactions if t.transactional_id in ended.unclear]
     how = {
@@ -428,14 +429,14 @@ def described_when_ended(
 def abort_all(
     client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
 ) -> bool:
-    """Aborts each of ``transactions`` that is open. Returns True if none of them may still be open.
+    """Aborts each of ``transactions`` that is open. Returns True if none of them may still be open
+    after that. There are three reasons for the result False:
 
-    The result is False in these cases. Then a later sweep aborts the open transactions, or they
-    time out:
-
-    * A transaction can't be described in time. Nothing is aborted.
+    * A transaction can't be described in time. Then nothing is aborted.
     * A partition of a transaction has no leader. Only this transaction is not aborted.
     * An abort gets no definite response in time.
+
+    A transaction that is still open is aborted by a later sweep, or times out.
     """
     try:
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
@@ -453,10 +454,11 @@ def undo(
     deadline_ms: int,
     until_ms: int,
 ) -> bool:
-    """Aborts all transactions of a decision. Aborts none if one of them is committed, or has an
-    unknown outcome. Returns True if all are aborted.
+    """Aborts all transactions of a decision, and returns True if all are aborted. If one of them is
+    committed or has an unknown outcome, none is aborted.
 
-    If all transactions are still open, no EndTxn is sent after ``until_ms`` (a time of the clock).
+    If one of them is already aborted, EndTxn is sent until ``deadline_ms``. If all are still open,
+    EndTxn is sent only until ``until_ms``. Both are times of the client's clock.
     """
     ids = [t.transactional_id for t in transactions]
     # They are described again, because another driver may have committed one in the meantime.
@@ -464,6 +466,7 @@ def undo(
     if not _lost_or_open(transactions, found):
         return False
     open_ = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
+    # (If all are open, an operator's commit may send EndTxn(commit) after ``until_ms``.)
     limit_ms = min(until_ms, deadline_ms) if len(open_) == len(ids) else deadline_ms
     if not abort_all(client, open_, limit_ms):
         return False
@@ -474,9 +477,7 @@ def undo(
 def _lost_or_open(
     transactions: Sequence[PreparedTransaction], found: Mapping[str, TransactionDescription]
 ) -> bool:
-    """Whether every transaction is aborted or still open, so that none is committed or of unknown
-    outcome.
-    """
+    """Whether each transaction is aborted or still open."""
     return all(
         is_prepared(t, found[t.transactional_id])
         or outcome_of(t, found[t.transactional_id]) is Outcome.LOST
@@ -502,15 +503,14 @@ def near_timeout(
     only_listed: bool = False,
     beside: Beside | None = None,
 ) -> frozenset[str]:
-    """Returns the transactions of ``found`` that are near their timeout: they have been open for
-    longer than their timeout minus ``margin_of(timeout)``, in milliseconds.
+    """Returns the ids in ``found`` whose transactions are near their timeout: they have been open
+    for longer than their timeout minus ``margin_of(timeout)``, in milliseconds. With brokers before
+    3.8, the age of a transaction is measured by this machine's clock.
 
-    A transaction that no coordinator lists as open is also returned. If ``only_listed`` is true,
-    such a transaction is left out. ``beside`` has requests for the ages of the transactions that
-    the caller has already sent, so that the requests need not be sent again.
-
-    Brokers before 3.8 don't return ages. With such brokers, the ages depend on this machine's
-    clock, which may differ from the brokers' clocks.
+    * ``only_listed``: if False, the ids of transactions that no coordinator lists as open are also
+      returned.
+    * ``beside``: requests for ages that were already sent, or None. Their responses are used if the
+      requests are for the same ids and ages.
     """
     by_timeout: dict[int, list[str]] = defaultdict(list)
     for one, description in found.items():

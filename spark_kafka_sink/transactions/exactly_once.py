@@ -4,10 +4,9 @@
 limits before a task starts. ``table.py`` chooses the steps of the protocol, and ``committer.py``
 performs them.
 
-Spark calls plan, commit and abort in Python processes that it uses for many calls. A process keeps
-its connections for its next calls (:func:`shared_driver`). After a commit, the process also
-remembers the state of the key in the commit log. A commit within the next minute may continue with
-this state, without reading the log. Planning always reads the log.
+A Python process keeps its connections for later calls (:func:`shared_driver`). For a minute after a
+commit, the process also remembers the state that it has written to the commit log. The next commit
+of the same key may use this state, without reading the log. Planning always reads the log.
 """
 
 from __future__ import annotations
@@ -79,8 +78,8 @@ class ExactlyOnceDriver:
         * transaction.timeout.ms is above the broker's limit.
         * The brokers are too old.
         * The decided batch can't be ended (:meth:`Committer.roll_forward`).
-        * ``check`` raises CommitError or SupersededError. It is called with the state, and raises
-          the error if the batch can't follow this state.
+        * ``check``, a function that is called with the state, raises CommitError or SupersededError
+          because the batch can't follow this state.
         """
         prefix, now = prefix_of_key(key), self.client.clock.now_ms()
         if self._checked.get(prefix, 0) <= now:

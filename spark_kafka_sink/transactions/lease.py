@@ -1,15 +1,11 @@
-"""The time limits of a decision to commit a batch: the *margin* and the *lease*. Both are pure
-functions of transaction.timeout.ms.
+"""The time limits of a decision to commit a batch, as functions of transaction.timeout.ms:
 
-The *margin* is the time that is reserved for the commit of a decided batch. A broker aborts a
-transaction that is older than its ``timeout``. So a batch may be decided only if each of its
-transactions is younger than ``timeout - margin``.
-
-The *lease* limits the time between this check and the moment when the decision takes effect. The
-decision is written to the commit log in a transaction of its own, whose timeout is the lease. This
-transaction begins before the check. The decision takes effect when EndTxn commits this transaction.
-EndTxn may be late, for example because the driver was stopped. If the coordinator has already
-aborted the transaction because of its timeout, the decision never takes effect.
+* The *margin* is the time that is reserved for the commit of a decided batch. A batch may be
+  decided only if each of its transactions is younger than its timeout minus the margin.
+* The *lease* is the timeout of the transaction that writes the decision to the commit log. This
+  transaction begins before the ages of the batch's transactions are checked. The decision takes
+  effect when EndTxn commits this transaction. If EndTxn is so late that the coordinator has already
+  aborted this transaction because of its timeout, the decision never takes effect.
 """
 
 from __future__ import annotations
@@ -37,11 +33,11 @@ def margin_ms(timeout_ms: int) -> int:
 
 def lease_ms(timeout_ms: int) -> int:
     """Returns the lease in milliseconds: the timeout of a transaction that writes to the commit
-    log.
+    log. The lease is half of (margin - 10 s), but at least 1 s and at most 15 s.
 
-    The lease is half of (margin - 10 s), but at least 1 s and at most 15 s. :func:`margin_ms` has
-    the margin. The 10 s are reserved for a coordinator that aborts an old transaction late. If
-    transaction.timeout.ms is less than 60 s, the margin may be too short for these 10 s. Then a
-    decision may take effect after its transactions have timed out.
+    If transaction.timeout.ms is less than 60 s, a late decision may take effect after the
+    transactions of its batch have timed out. Then the batch may be committed in part.
     """
+    # (The 10 s are for a coordinator that aborts an old transaction late. If transaction.timeout.ms
+    # is less than 60 s, the margin may be too short for these 10 s.)
     return max(1_000, min(_LONGEST_MS, (margin_ms(timeout_ms) - _SCAN_MS) // 2))

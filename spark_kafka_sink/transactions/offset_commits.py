@@ -1,17 +1,13 @@
-"""Commits a consumer group's offsets in a transaction of the driver, together with the data.
+"""Commits a consumer group's offsets in a transaction of the driver, together with the data. The
+offsets take effect when the transaction is committed (KIP-98).
 
-:class:`GroupOffsets` creates the requests that add a group's offsets to a transaction. The offsets
-take effect when the transaction is committed (KIP-98).
+:class:`GroupOffsets` creates the requests that add a group's offsets to a transaction.
 ``datasource/exactly_once/source_offsets.py`` reads the offsets. ``committer.py`` ends the
 transaction.
 
-With transactions of version 1, AddOffsetsToTxn first adds the group to the transaction, at the
-transaction's coordinator. With version 2, the group's coordinator does that itself when it gets
-TxnOffsetCommit v5 (KIP-890).
-
-The requests are idempotent, and contain no member id and no generation of the group. So brokers
-accept the offsets even if consumers are active in that group. Java's ``sendOffsetsToTransaction``
-with only a group id does the same.
+The requests contain no member id and no generation of the group, like those of Java's
+``sendOffsetsToTransaction`` with only a group id. So brokers accept the offsets even if consumers
+are active in that group.
 """
 
 from __future__ import annotations
@@ -64,6 +60,8 @@ class GroupOffsets:
         to. If this transaction has version 1, the request must be sent before the TxnOffsetCommit
         requests.
         """
+        # (With version 2, the group's coordinator adds the group when it gets TxnOffsetCommit v5:
+        # KIP-890.)
         one = to.transactional_id
         return Call(
             AddOffsetsToTxnRequest(
@@ -87,6 +85,7 @@ class GroupOffsets:
         If the cluster does not have one of the partitions, a request fails after 5 seconds with
         InvalidMetadataError.
         """
+        # (TxnOffsetCommit is idempotent, so it may be sent again.)
         what = f"TxnOffsetCommit of group '{self.group_id}'"
         return [
             Call(
@@ -109,12 +108,12 @@ def _error_in_offsets(
     """Creates a function for the responses to TxnOffsetCommit. The function returns the error code
     after which the whole request is sent again, or NONE if there is no error.
 
-    It handles the error of a partition in one of three ways:
+    The error of a partition is handled in one of three ways:
 
     * An error that can be retried is returned.
     * If the cluster does not have the partition, the error is returned for 5 seconds. After that,
-      its exception is raised.
-    * For any other error, its exception is raised.
+      the exception of the error is raised.
+    * For any other error, the exception of the error is raised.
     """
     unknown_until: int | None = None
 

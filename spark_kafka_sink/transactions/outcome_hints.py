@@ -19,11 +19,11 @@ NOTHING_UNDONE: Final = (
 
 
 def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
-    """Creates the hint for the error that the decided batch ``number`` of ``key`` could not be
-    committed completely.
+    """Creates the hint for an error: a decided batch could not be committed completely.
 
-    ``of`` is the number of the batch's transactions. ``ended`` has the ids of the transactions that
-    are not known to be committed.
+    * ``key``, ``number``: the key and the number of the batch.
+    * ``of``: how many transactions the batch has.
+    * ``ended``: the outcomes of these transactions.
     """
     lost, unknown = len(ended.lost), len(ended.unknown)
     committed = of - lost - unknown - len(ended.unclear)
@@ -76,11 +76,9 @@ def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
 
 
 def _named(ids: Sequence[str], key: str) -> str:
-    """Returns the arguments with which ``kprod txn abort`` ends the transactions with the ids
-    ``ids``. All these transactions are of one run.
-
-    The arguments are the prefix of ``key``, and the run. If the first id is not the id of a task,
-    the only argument is this id.
+    """Returns the arguments with which ``kprod txn abort`` ends the transactions in ``ids``: the
+    prefix of ``key``, and the run. All these transactions are of one run. If the first id can't be
+    parsed, this id is the only argument.
     """
     found = parse(ids[0])
     return ids[0] if found is None else f"--prefix {prefix_of_key(key)} --run {found.run}"

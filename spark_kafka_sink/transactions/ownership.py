@@ -1,30 +1,22 @@
 """The rule that determines which run may decide about the batches of a key. A key is the name of a
-query or a job in the commit log.
-
-:class:`Owner` checks a run against the log's state. ``table.py`` chooses the step that follows.
-
-Planning, commit and abort run in different processes, and two drivers may run the same query. The
-log stops one of the drivers. A decision works like a compare-and-swap of the key's state: a driver
-fences the earlier writers, reads the state, and compares it by this rule.
+query or a job in the commit log. :class:`Owner` checks a run against the state of the key.
+``table.py`` chooses the step that follows.
 
 The *owner* is the run that may commit the key's batches. When another run takes over the key, the
 earlier owner is *superseded*: its commits are refused. Each take-over raises the *generation*, a
-number in the log's state. An example with two drivers of one query, A and B. The run of A owns the
-key:
+number in the state of the key.
 
-1. A and B plan batch N, both at generation 1.
-2. A commits N: it opens the key (fences earlier writers, and reads the state), and writes N as
-   decided and then as done.
-3. B commits N: it opens the key, and finds that N is done. B drops its rows, and takes nothing
-   over.
-4. B commits N+1: it opens the key, and finds generation 1, as at its planning. So B takes over:
-   generation 2, and the run of A is superseded.
-5. A commits N+1: it opens the key, finds that its run is superseded, and stops.
+A driver first fences the earlier writers of the key, and then checks the state by this rule. So its
+decision is written only if no other driver has changed the state since. If two drivers run the same
+query, one of them is stopped, and each batch is visible once. For example, a stream has the drivers
+A and B. The run of A owns the key at generation 1:
 
-So each batch is visible once. If A commits N+1 before B, B also drops its rows of N+1.
-
-With ``foreach_batch``, B already takes over in step 3. The query of such a batch may be unknown. So
-A and B may be drivers of two queries with the same name, and the take-over stops one of them.
+1. A and B plan batch 1.
+2. A commits batch 1.
+3. B finds that batch 1 is committed, and drops its own rows.
+4. A and B plan batch 2, both at generation 1.
+5. B commits batch 2. The key still has generation 1, so B takes over: generation 2.
+6. A finds that its run is superseded, and stops.
 """
 
 from __future__ import annotations
@@ -65,8 +57,8 @@ class Numbering(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The run that wants to commit or abort a batch. Perhaps it does not own the key yet:
-    :meth:`may_decide` shows whether it may commit.
+    """The run that wants to commit or abort a batch. This run need not own the key yet:
+    :meth:`may_decide` shows whether it may commit the batch.
 
     * ``key``: the name of the query or the job in the commit log.
     * ``run_id``: a stream's run id. For a batch job, planning generates it.
@@ -85,14 +77,13 @@ class Owner:
     def may_decide(self, state: CommitState) -> bool:
         """Whether this run may commit its batch. True in two cases:
 
-        * The run may take over the key: the key still has the generation at which the batch was
-          planned, and the run is not in the list ``superseded`` of the state.
-        * The run owns the key, and no other run took over between the planning of the batch and the
-          take-over of this run.
+        * The run owns the key, and the batch was planned at one of these generations: the one
+          directly before the run's take-over, the one after it, or a later one.
+        * The run is not superseded, and the key still has the generation at which the batch was
+          planned. Then the run may take over the key.
 
-        For example, a batch is planned at generation 5, and the key is still at generation 5. The
-        run takes over, which raises the generation to 6. From then on, the run may commit its
-        batches of generation 5, 6 and later, but not its batches of generation 4.
+        For example, a run takes over a key at generation 5. The take-over raises the generation to
+        6. The run may commit batches that it planned at generation 5, 6 and later, but not at 4.
         """
         standing = state.standing(self.run_id, self.generation)
         return standing is Standing.OWNER or (

@@ -57,16 +57,14 @@ def sweep(
     patient: bool = False,
 ) -> tuple[tuple[str, ...], bool]:
     """Aborts the open transactions of ``key`` for which ``is_orphan`` returns True, except the ids
-    in ``keep``. Returns two values:
+    in ``keep``. With transactions of version 2, ids in the state Empty also count as open. Returns
+    two values:
 
-    * The ids of the aborted transactions that were open.
-    * True if the run with the id ``spared`` has open transactions that are not in ``keep``. With
-      transactions of version 2, an id in the state Empty counts as open here.
+    * The ids of the aborted transactions, without ids that were in the state Empty.
+    * Whether the run ``spared`` has open transactions that are not in ``keep``.
 
-    With transactions of version 2, ids in the state Empty are also aborted. Transactions of another
-    key are not aborted, even if the other key begins with ``key``. With ``patient``, brokers that
-    can't be reached are tried again for some seconds. If a broker does not respond, its
-    transactions stay open, and a warning is logged.
+    With ``patient``, brokers that can't be reached are tried again for some seconds. If a broker
+    does not respond, its transactions stay open, and a warning is logged.
     """
     version = client.transaction_version(deadline_ms)
     # With version 2, the first Produce of an attempt opens its transaction. Until then, the id is
@@ -140,13 +138,12 @@ def is_orphan(one: TransactionalId, step: Sweep, state: CommitState) -> bool:
     cases:
 
     * The run of the transaction is one of ``step.runs``, and planned the transaction at generation
-      ``step.planned`` or earlier. The generation is a number in the state. When a run takes over
-      the key, this number grows.
-    * ``step.superseded`` is true, and ``state`` shows that the run can't commit the transaction any
-      more. Exception: the run ``step.spared``.
+      ``step.planned`` or earlier.
+    * ``step.superseded`` is True, the run can't commit the transaction any more
+      (``CommitState.standing``), and the run is not ``step.spared``.
 
-    This function does not check whether a decision names the transaction. The caller must leave out
-    such transactions.
+    This function does not check whether the decision in ``state`` has the transaction. The caller
+    must exclude the transactions of this decision.
     """
     if one.run in step.runs and one.planned <= step.planned:
         return True

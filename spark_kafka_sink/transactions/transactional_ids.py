@@ -1,8 +1,5 @@
 """The transactional ids of exactly-once: formatting and parsing. Pure functions.
 
-docs/design/commit-protocol.md ("Names") describes the format of an id.
-``transactional_producers.py`` has the rule when a worker may use an id again.
-
 An id contains the generation that its key had when the batch was planned. The generation is a
 number in the commit log that grows when another run takes over the key. So a comparison of the id
 with the key's state shows whether the run may still commit the transaction
@@ -10,6 +7,9 @@ with the key's state shows whether the run may still commit the transaction
 
 Only one process uses the transactional id of a task. So a task attempt that hangs and continues
 later can't affect the transaction of another attempt.
+
+docs/design/commit-protocol.md ("Names") describes the format of an id.
+``transactional_producers.py`` has the rule when a worker may use an id again.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ class TransactionalId:
     * ``key``: the name of the query or the job in the commit log.
     * ``run``: the run id of a stream. For a batch job, a random id that planning creates.
     * ``worker``: identifies the Python worker process of the task. For a transaction that the
-      driver itself writes, it is "report" or "offsets", perhaps with more parts.
+      driver itself writes, a name that begins with "report" or "offsets".
     * ``number``: distinguishes several ids of one worker.
-    * ``planned``: the key's generation at planning. The generation is a number in the commit log
-      that grows when another run takes over the key.
+    * ``planned``: the generation of the key when the batch was planned.
     """
 
     key: str
