@@ -4,6 +4,12 @@ values.
 :class:`Commit` has all possible results of a commit, each with the rows that consumers with
 read_committed see. :class:`Refuse` is a failure with its reason, and each reason has a class of its
 own. This module creates no text and no exception: ``result_errors.py`` does that.
+
+* A *run* is one start of a query or a job.
+* The *owner* of a key is the run that may commit its batches.
+* The *generation* of a key is a number in its state. Each take-over of the key by another run
+  raises it.
+* A batch is *decided* if the commit log has the decision to commit its transactions.
 """
 
 from __future__ import annotations
@@ -85,10 +91,8 @@ _VISIBLE: Final = {
 @dataclass(frozen=True, slots=True)
 class LogLost:
     """The reason why a commit or the planning of a batch fails: the commit log has lost the state
-    of the key, or an operator has reset the state.
-
-    ``generation`` is the generation of the key when the batch was planned. The generation is a
-    number in the state that grows when a run takes over the key.
+    of the key, or an operator has reset the state. ``generation`` is the generation of the key when
+    the batch was planned.
     """
 
     generation: int
@@ -96,43 +100,40 @@ class LogLost:
 
 @dataclass(frozen=True, slots=True)
 class RunAborted:
-    """The reason why a commit or the planning of a batch fails: ``run``, which planned the batch,
-    can't commit any more. As a rule, ``run`` was aborted.
-
-    * ``is_certain``: true if ``run`` was certainly aborted. If false, either ``run`` was aborted,
-      or another run had taken over the key before ``run`` planned the batch.
-    * ``is_of_versions``: true if the batch is a txnVersion of a job. Then the hint of the error
-      names one more possible cause: another version was committed at the same time.
+    """The reason why a commit or the planning of a batch fails: the run of the batch can't commit
+    any more. As a rule, this run was aborted.
     """
 
     run: str
+    #: True if ``run`` was certainly aborted. If false, either ``run`` was aborted, or another run
+    #: had taken over the key before ``run`` planned the batch.
     is_certain: bool
+    #: True if the batch is a txnVersion of a job. Then the hint of the error names one more
+    #: possible cause: another version was committed at the same time.
     is_of_versions: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
     """The reason why a commit or the planning of a batch fails: the generation of the key has grown
-    since the batch was planned. As a rule, another run has taken over the key. The generation is a
-    number in the key's state, which each take-over raises. Many aborted runs can also raise the
-    generation.
-
-    * ``run``: the run that planned the batch.
-    * ``generation``: the generation at the planning, such as 5.
-    * ``newest_generation``: the generation now, such as 6.
-    * ``owner``: the run that owns the key now, or empty if there is none.
-    * ``newest_run``: the owner. If there is no owner, the run that was aborted last.
-    * ``is_certain``: true if ``owner`` is another run that has taken over since the planning. If
-      false, it is possible that no other run has taken over.
-    * ``is_of_versions``: true if the batch is a txnVersion of a job.
+    since the batch was planned. As a rule, another run has taken over the key.
     """
 
+    #: The run that planned the batch.
     run: str
+    #: The generation at the planning, such as 5.
     generation: int
+    #: The run that owns the key now, or empty if there is none.
     owner: str
+    #: The owner. If there is no owner, the run that was aborted last.
     newest_run: str
+    #: The generation now, such as 6.
     newest_generation: int
+    #: True if ``owner`` is another run that has taken over since the planning. If false, it is
+    #: possible that no other run has taken over. For example, if the list ``superseded`` of the
+    #: state is full, the abort of one more run also raises the generation.
     is_certain: bool
+    #: True if the batch is a txnVersion of a job.
     is_of_versions: bool
 
 
@@ -196,13 +197,15 @@ class OtherRows:
 
 @dataclass(frozen=True, slots=True)
 class WritesMissing:
-    """The reason why a commit fails: a block (``spark_kafka_sink.transaction``) has ``wanted``
-    writes, and the commit log has another number of recorded writes: ``found``. ``number`` is the
-    number of the batch.
+    """The reason why the commit of a block (``spark_kafka_sink.transaction``) fails: the commit log
+    does not have the same number of writes as the block.
     """
 
+    #: The number of the batch.
     number: int
+    #: The number of writes in the block.
     wanted: int | None
+    #: The number of writes of the block that the log has recorded.
     found: int
 
 
@@ -210,17 +213,16 @@ class WritesMissing:
 class NotOpen:
     """The reason why a commit fails: some of the batch's transactions are not open any more. So the
     decision to commit the batch was not written to the commit log.
-
-    * ``of``: the number of the batch's transactions.
-    * ``gone``: the number of transactions that are not open.
-    * ``first``: the id of the first transaction that is not open.
-    * ``first_state``: the state of the transaction ``first``, as its coordinator reports it.
     """
 
     number: int
+    #: The number of the batch's transactions.
     of: int
+    #: The number of transactions that are not open.
     gone: int
+    #: The id of the first transaction that is not open.
     first: str
+    #: The state of this transaction, as its coordinator reports it.
     first_state: str
 
 
@@ -228,21 +230,20 @@ class NotOpen:
 class TooOld:
     """The reason why a commit fails: some of the batch's transactions are too near to their
     timeout. So the decision to commit the batch was not written to the commit log.
-
-    * ``of``: the number of the batch's transactions.
-    * ``late``: the number of transactions that are too near to their timeout. A transaction also
-      counts if no coordinator lists it as open.
-    * ``first``: the id of the first of these transactions.
-    * ``young_ms``: an age. The batch could be decided only while the transaction ``first`` was
-      younger than this age.
-    * ``timeout_ms``: the timeout of the transaction ``first``.
     """
 
     number: int
+    #: The number of the batch's transactions.
     of: int
+    #: The number of transactions that are too near to their timeout. A transaction also counts if
+    #: no coordinator lists it as open.
     late: int
+    #: The id of the first of these transactions.
     first: str
+    #: An age. The batch could be decided only while the transaction ``first`` was younger than this
+    #: age.
     young_ms: int
+    #: The timeout of the transaction ``first``.
     timeout_ms: int
 
 
@@ -280,9 +281,9 @@ class NotInTime:
 
 @dataclass(frozen=True, slots=True)
 class NotRecorded:
-    """The reason why a commit fails: a block (``spark_kafka_sink.transaction``) records each of its
-    writes in the commit log, and it is unknown whether the log has recorded one of the writes. So
-    no write of the block is committed.
+    """The reason why the commit of a write in a block (``spark_kafka_sink.transaction``) fails: it
+    is unknown whether the commit log has recorded this write. So no write of the block is
+    committed.
     """
 
     number: int
@@ -291,11 +292,12 @@ class NotRecorded:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """The reason why a commit fails: the decision to commit batch ``number`` was undone. All
-    transactions of the batch are aborted, and the batch must be written again.
+    """The reason why a commit fails: the decision to commit batch ``number`` was undone, before any
+    transaction of the batch was committed. All transactions of the batch are aborted, and the batch
+    must be written again.
 
     The cause: brokers or an operator had aborted some of the transactions, or brokers were about to
-    abort some because of their age. At that time, no transaction of the batch was committed.
+    abort some because of their age.
     """
 
     number: int
@@ -304,24 +306,23 @@ class Undone:
 @dataclass(frozen=True, slots=True)
 class InPart:
     """The reason why a commit or the planning of a batch fails: the decided batch is committed only
-    in part.
-
-    * ``of``: the number of the batch's transactions.
-    * ``ids``: the ids of the transactions that were aborted. At least one other transaction is
-      committed. The outcome of further transactions may be unknown.
+    in part. At least one transaction is committed, and at least one was aborted.
     """
 
     number: int
+    #: The number of the batch's transactions.
     of: int
+    #: The ids of the transactions that were aborted. The outcome of further transactions may be
+    #: unknown.
     ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NotDescribed:
-    """The reason why a commit fails: it is unknown whether the batch is committed. The commit log
-    does not have the decision to commit the batch now, but may have had this decision earlier. A
-    request for the descriptions of the batch's transactions has failed with ``error``. ``ids`` are
-    the ids of all transactions of the batch.
+    """The reason why a commit fails: it is unknown whether the batch is committed. The decision to
+    commit the batch is not in the commit log now, but may have been there before. A request for the
+    descriptions of the batch's transactions has failed with ``error``. ``ids`` are the ids of all
+    transactions of the batch.
     """
 
     number: int
@@ -331,16 +332,15 @@ class NotDescribed:
 
 @dataclass(frozen=True, slots=True)
 class EndedSomehow:
-    """The reason why a commit fails: it is unknown whether the batch is committed. The commit log
-    does not have the decision to commit the batch now, but may have had this decision earlier.
-
-    * ``of``: the number of the batch's transactions.
-    * ``ids``: the ids of the transactions whose outcome the coordinators don't show. If there are
-      none, the ids of the transactions that are still open.
+    """The reason why a commit fails: it is unknown whether the batch is committed. The decision to
+    commit the batch is not in the commit log now, but may have been there before.
     """
 
     number: int
+    #: The number of the batch's transactions.
     of: int
+    #: The ids of the transactions whose outcome the coordinators don't show. If there are none, the
+    #: ids of the transactions that are still open.
     ids: tuple[str, ...]
 
 
@@ -348,15 +348,14 @@ class EndedSomehow:
 class OutcomeUnknown:
     """The reason why a commit or the planning of a batch fails: the batch is decided, and it is
     unknown whether some of its transactions are committed.
-
-    * ``of``: the number of the batch's transactions.
-    * ``ids``: the ids of the transactions with an unknown outcome.
-    * ``ended``: the ids of all transactions that are not known to be committed, by outcome.
     """
 
     number: int
+    #: The number of the batch's transactions.
     of: int
+    #: The ids of the transactions with an unknown outcome.
     ids: tuple[str, ...]
+    #: The ids of all transactions that are not known to be committed, by outcome.
     ended: CommitOutcomes
 
 
@@ -373,7 +372,7 @@ class PerhapsDecided:
 
 
 class Fate(Enum):
-    """The state of a decided batch's transactions after a later step of the commit has failed."""
+    """The state of a decided batch's transactions, at the time of an error."""
 
     NOT_ENDED = "could not all be ended"
     ENDED = "are ended, which could not be recorded in the commit log"
@@ -395,9 +394,9 @@ class NotFinished:
 
 @dataclass(frozen=True, slots=True)
 class BatchBefore:
-    """The reason why a commit fails: the key already has another decided batch. That batch must be
-    ended before batch ``number`` can be decided, and this has failed because of ``by``. So batch
-    ``number`` is not decided, and none of its rows is visible.
+    """The reason why a commit fails: the key already has another decided batch, which could not be
+    ended. So batch ``number`` is not decided, and none of its rows is visible. ``by`` is the
+    failure to end the other batch.
     """
 
     number: int
@@ -407,9 +406,8 @@ class BatchBefore:
 @dataclass(frozen=True, slots=True)
 class Changed:
     """The reason why an operator's command fails: the state of the key in the commit log has
-    changed since the operator's change was planned.
-
-    If ``is_tried`` is true, an earlier attempt of the operator's change may have changed the state.
+    changed since the operator's change was planned. If ``is_tried`` is true, an earlier attempt of
+    the operator's change may have changed the state.
     """
 
     is_tried: bool
@@ -417,11 +415,13 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Contradicted:
-    """The reason why an operator's command fails: the transactions with the ids ``ids`` can't end
+    """The reason why an operator's command fails: the transactions with the ids ``ids`` did not end
     as the operator wants.
 
-    If ``done`` is true, the batch is to count as done, and these transactions can't be committed.
-    If ``done`` is false, the batch is to be written again, and these transactions can't be aborted.
+    * If ``done`` is true, the batch is to count as done. Each of these transactions was aborted,
+      has an unknown outcome, or could not be committed now.
+    * If ``done`` is false, the batch is to be written again. Each of these transactions is
+      committed, or could not be aborted now.
     """
 
     ids: tuple[str, ...]
@@ -510,11 +510,10 @@ def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
 def ended_by_others(
     tried: Decision, seen: tuple[TransactionDescription, ...] | KafkaError
 ) -> Commit | Refuse | None:
-    """Finds out whether the batch of the decision ``tried`` is committed. A commit has written this
-    decision, or has tried to write it. The commit log does not have the decision now.
-
-    ``seen`` has the coordinators' descriptions of the decision's transactions, in the order of
-    ``tried.transactions``. If no descriptions were received, ``seen`` is the error.
+    """Finds out whether the batch of the decision ``tried`` is committed. This decision is not in
+    the commit log now, but may have been there before. ``seen`` has the coordinators' descriptions
+    of the transactions, in the order of ``tried.transactions``. If no descriptions were received,
+    ``seen`` is the error.
 
     Returns one of these results:
 

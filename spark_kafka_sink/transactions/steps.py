@@ -4,12 +4,16 @@
 * The *view* has all facts that this process has collected for the goal.
 * A *step* is the next action for the goal. ``table.py`` chooses it from goal and view.
   ``committer.py`` performs it, and adds its result to the view.
+* To *open* a key means to fence its earlier writers, and to read its state.
+* A *run* is one start of a query or a job.
+* The *generation* of a key is a number in its state. Each take-over of the key raises it.
+* A run *plans* a batch before the tasks start. The ids of the batch's transactions contain the run
+  and the generation of that time.
+* A batch is *decided* if the commit log has the decision to commit its transactions.
 
-To *open* a key means to fence its earlier writers, and to read its state.
-
-All of these are plain values. The functions of this module are pure: they use no broker, no clock
-and no logger. Between two steps other processes may perform any steps, and this process may stop
-forever. ``tests/transactions/explorer.py`` tries every order.
+Goals, views and steps are plain values. The functions of this module are pure: they use no broker,
+no clock and no logger. Between two steps other processes may perform any steps, and this process
+may stop forever. ``tests/transactions/explorer.py`` tries every order.
 """
 
 from __future__ import annotations
@@ -64,39 +68,35 @@ def _expected(_: CommitState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RollForward:
-    """Goal: end the decided batch that the commit log has for ``key``, if there is one. A batch is
-    decided if the log has the decision to commit the batch. Its transactions are all committed, or
-    all aborted. After an abort, the batch must be written again.
-
-    * ``refusal``: a function that is called with the state of the key. It returns None, or the
-      reason why the caller can't continue from this state.
-    * ``only_lost``: if true, the transactions are aborted only if brokers have already aborted some
-      of them.
+    """Goal: end the decided batch of ``key``, if there is one. Its transactions are all committed,
+    or all aborted. After an abort, the batch must be written again.
     """
 
     key: str
+    #: A function that is called with the state of the key. It returns None, or the reason why the
+    #: caller can't continue from this state.
     refusal: Callable[[CommitState], Refuse | None] = _expected
+    #: If true, the transactions are aborted only if brokers have already aborted some of them.
     only_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AbortBatch:
-    """Goal: abort batch ``number``. ``transactions`` are the prepared transactions of the batch. If
-    the commit log has the decision to commit the batch, nothing is aborted.
+    """Goal: abort batch ``number``, and two more kinds of open transactions:
 
-    Two more kinds of open transactions are aborted, except transactions that a decision names:
-
-    * Transactions of the run ``owner.run_id`` that were planned at the generation
-      ``owner.generation`` or earlier. Each take-over of the key raises the generation, a number in
-      the key's state.
+    * Transactions of the run ``owner.run_id``, planned at the generation ``owner.generation`` or
+      earlier.
     * Transactions of superseded runs, which can't commit any more.
 
-    ``tasks_may_run`` is true if a task of the batch may still write.
+    If the batch is decided, nothing is aborted. If another batch is decided, the transactions of
+    its decision stay open.
     """
 
     owner: Owner
     number: int
+    #: The prepared transactions of the batch.
     transactions: tuple[PreparedTransaction, ...]
+    #: Whether a task of the batch may still write.
     tasks_may_run: bool
 
     @property
@@ -120,39 +120,34 @@ class AbortUnknown:
 class EndByHand:
     """Goal of an operator: abort ``transactions``, which all belong to ``key``. A transaction that
     has changed since it was described is left alone.
-
-    * ``even_decided``: the ids of transactions that are aborted although a decision names them.
-    * ``even_owners``: if true, transactions of the run that owns the key are also aborted.
-    * ``may_decide``: true if the runs of some transactions may still commit. Then the key is opened
-      before the abort, and these runs are recorded as aborted. (The opening fences the writers of
-      the key.)
     """
 
     key: str
     transactions: tuple[TransactionDescription, ...]
+    #: The ids of transactions that are aborted although a decision names them.
     even_decided: frozenset[str]
+    #: If true, transactions of the run that owns the key are also aborted.
     even_owners: bool
+    #: True if the runs of some transactions may still commit. Then the key is opened before the
+    #: abort, and these runs are recorded as aborted.
     may_decide: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Goal of an operator: end the decided or PARTIAL batch of ``key``. A batch is decided if the
-    commit log has the decision to commit the batch. A decided batch is PARTIAL if some of its
-    transactions are committed and others were aborted.
-
-    * ``planned``: the state that the operator has seen.
-    * ``done``: if true, the batch counts as done after the command. If false, the batch is written
-      again.
-    * ``accepted``: the ids of transactions that the operator accepts as lost or as duplicates. If
-      ``done`` is true, these transactions were aborted, or their outcome is unknown: their rows are
-      lost or may be lost. If ``done`` is false, these transactions are committed: their rows will
-      be visible twice.
+    """Goal of an operator: end the decided batch of ``key``. As a rule, this batch is PARTIAL: some
+    of its transactions are committed, and others were aborted.
     """
 
     key: str
+    #: The state that the operator has seen.
     planned: CommitState
+    #: The ids of transactions whose outcome the operator accepts. If ``done`` is true, these are
+    #: aborted transactions, whose rows are lost, and transactions with an unknown outcome, whose
+    #: rows may be lost. If ``done`` is false, these are committed transactions, whose rows will be
+    #: visible twice.
     accepted: frozenset[str]
+    #: If true, the batch counts as done after the command. If false, the batch is written again.
     done: bool
 
 
@@ -228,15 +223,13 @@ class View:
     """All facts that this process has collected while it works on one goal, such as the commit of a
     batch.
 
-    * ``state``: the state of the key that this process has most recently read or written.
-    * ``wall_ms``: the wall-clock time when this process opened the key. To *open* a key means to
-      fence its earlier writers, and to read its state.
-
     If a step fails, the key may be opened again. Then some facts are kept, and the others are
     dropped.
     """
 
+    #: The state of the key that this process has most recently read or written.
     state: CommitState = _NEVER_WRITTEN
+    #: The wall-clock time when this process opened the key.
     wall_ms: int = 0
     # The following facts are kept when the key is opened again.
     #: The unique name of this commit.
@@ -373,9 +366,9 @@ class Confirm:
 @dataclass(frozen=True, slots=True)
 class LookAt:
     """Step: find out whether the transactions of ``decision`` are committed, aborted or still open.
-    The coordinators of these transactions show this in their descriptions (DescribeTransactions).
+    The coordinators of the transactions show this in response to DescribeTransactions.
 
-    The commit log does not have ``decision`` now, but may have had it earlier.
+    ``decision`` is not in the commit log now, but may have been there before.
     """
 
     decision: Decision
@@ -397,27 +390,26 @@ class EndAll:
 class Write:
     """Step: write ``state`` as the state of the key. If ``state`` is None, remove the records of
     the key.
-
-    * ``why``: the reason for the write.
-    * ``how``: the result of the commit, if the commit succeeds with this write or has succeeded
-      before. None for all other writes.
-    * ``may_fail``: if true, the commit or the abort goes on even if this write fails.
     """
 
     state: CommitState | None
+    #: The reason for the write.
     why: Writing
+    #: The result of the commit, if the commit succeeds with this write or has succeeded before.
+    #: None for all other writes.
     how: Commit | None = None
+    #: If true, the commit or the abort goes on even if this write fails.
     may_fail: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Step: decide a batch. ``state`` has the decision to commit the batch, and is written to the
-    commit log. This is the commit point: after this write, the transactions of the batch are to be
+    """Step: decide a batch. This is the commit point: ``state``, with the decision to commit the
+    batch, is written to the commit log. After this write, the transactions of the batch are to be
     committed.
 
-    The transactions are checked before the write takes effect. In each of these cases the step
-    fails, and the batch is not decided:
+    The transactions are checked before the write takes effect. The step fails, and the batch is not
+    decided, in each of these cases:
 
     * A transaction is not open.
     * A transaction is too near to its timeout.
@@ -429,19 +421,15 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class PrepareOwn:
-    """Step: write the report and the consumer group's offsets of the batch. The driver itself
-    writes each of them in a transaction of its own. These transactions stay open, and are committed
-    with the batch.
-
-    Their transactional ids contain two parts:
-
-    * ``number``: the number of the write, if the batch is one write of a block. 0 for all other
-      batches.
-    * ``name``: the name of the commit, if the batch is a txnVersion of a job: several threads of
-      one run may commit versions at the same time. Empty for all other batches.
+    """Step: write the report and the consumer group's offsets of the batch, each in a transaction
+    of the driver itself. These transactions stay open, and are committed with the batch. The
+    transactional ids contain ``number`` and ``name``.
     """
 
+    #: The number of the write, if the batch is one write of a block. 0 for all other batches.
     number: int
+    #: The name of the commit, if the batch is a txnVersion of a job. Empty for all other batches.
+    #: (Several threads of one run may commit versions at the same time.)
     name: str = ""
 
 
@@ -466,26 +454,24 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Step: abort open transactions that will not be committed. If the decision in the commit log
-    names a transaction, this transaction stays open.
-
-    * ``runs``, ``planned``: abort the open transactions that one of ``runs`` planned at generation
-      ``planned`` or earlier. Each take-over of the key raises the generation, a number in the key's
-      state.
-    * ``superseded``: if true, also abort the open transactions of all superseded runs. Such a run
-      can't commit any more: another run has taken over the key, or the run was aborted.
-    * ``spared``: a run whose transactions are not aborted, even if this run is superseded.
-    * ``when_killed``: if true, first wait until Spark has had time to kill the batch's tasks.
-    * ``may_fail``: if true, the commit goes on even if this step fails.
-    * ``how``: the result that the commit has reached before this step. None for an abort.
+    """Step: abort open transactions that will not be committed. A transaction that the decision in
+    the commit log names stays open.
     """
 
+    #: The open transactions of these runs are aborted, if they were planned at the generation
+    #: ``planned`` or earlier.
     runs: frozenset[str] = frozenset()
     planned: int = 0
+    #: If true, the open transactions of all superseded runs are also aborted. Such a run can't
+    #: commit any more: another run has taken over the key, or the run was aborted.
     superseded: bool = False
+    #: A run whose transactions are not aborted, even if this run is superseded.
     spared: str = ""
+    #: If true, first wait until Spark has had time to kill the batch's tasks.
     when_killed: bool = False
+    #: If true, the commit goes on even if this step fails.
     may_fail: bool = False
+    #: The result that the commit has reached before this step. None for an abort.
     how: Commit | None = None
 
 
@@ -508,8 +494,8 @@ class EndRest:
     """Step: end the transactions of ``decision`` that are still open. If ``done`` is true, these
     transactions are committed. If ``done`` is false, they are aborted.
 
-    ``accepted`` has the ids of transactions that the operator accepts as lost or as duplicates
-    (:class:`Resolve`). The command does not fail because of these transactions.
+    ``accepted`` has the ids of ended transactions whose outcome the operator has accepted
+    (:class:`Resolve`). The command does not fail because of these outcomes.
     """
 
     decision: Decision
@@ -547,10 +533,8 @@ def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) ->
     has read ``state``.
 
     The new view keeps the facts of ``before`` that do not depend on the state, such as the time
-    limit. All other facts are dropped.
-
-    ``before.tried`` is a decision that an earlier step tried to write. If ``state`` has this
-    decision, the write was successful, and ``decided`` of the new view is the decision.
+    limit. All other facts are dropped. If ``state`` has the decision that this commit has tried to
+    write (``before.tried``), the new view shows the decision as written (``decided``).
     """
     found, tried = state.decision, before.tried
     is_ours = found is not None and tried is not None and set(found.ids) == set(tried.ids)
@@ -586,8 +570,8 @@ def failure_of(error: KafkaError) -> Failure:
 def with_failure(view: View, step: Step, how: Failure, error: KafkaError, at_ms: int) -> View:
     """Returns a copy of ``view`` that shows the failure of ``step``.
 
-    If ``step`` is the write of a decision, and it is unknown whether the log has this decision,
-    ``tried`` of the copy is the decision.
+    If ``step`` writes a decision, and the outcome of this write is unknown, the copy has the
+    decision in the field ``tried``, because the log may have the decision.
     """
     failed = Failed(how, step, at_ms, error)
     is_unclear = how is Failure.UNCLEAR
@@ -612,16 +596,13 @@ def with_removed(view: View) -> View:
 
 
 def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError) -> View:
-    """Returns a copy of ``view`` with ``seen``, the result of the step :class:`LookAt`. ``seen``
-    has the coordinators' descriptions of the transactions of ``view.tried``. If no descriptions
-    were received, ``seen`` is the error.
+    """Returns a copy of ``view`` with ``seen``, the result of the step :class:`LookAt`: the
+    coordinators' descriptions of the transactions of ``view.tried``, or the error if no
+    descriptions were received.
 
-    ``view.tried`` is a decision that this commit has written, or has tried to write. The commit log
-    does not have this decision now.
-
-    * If all transactions of the decision were aborted, ``tried`` is None in the copy: no row of the
-      batch is or will be visible.
-    * If each transaction of the decision is aborted or still open, ``decided`` is None in the copy.
+    * If all these transactions were aborted, the copy's fields ``tried`` and ``decided`` are None:
+      no row of the batch is or will be visible.
+    * If each transaction is aborted or still open, the copy's field ``decided`` is None.
     """
     tried = view.tried
     assert tried is not None
@@ -632,7 +613,8 @@ def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError)
 
 
 def with_decision(view: View, state: CommitState, young_until_ms: int) -> View:
-    """Returns a copy of ``view`` after the decision in ``state`` was written to the commit log.
+    """Returns a copy of ``view`` with a new fact: the decision in ``state`` was written to the
+    commit log.
 
     Until the time ``young_until_ms``, the transactions of the decision may be committed without a
     further check of their ages.
@@ -671,12 +653,11 @@ def with_write(view: View, step: Write) -> View:
 
 
 def without_write(view: View, step: Write) -> View:
-    """Returns a copy of ``view`` after the write ``step`` has failed. Because of ``step.may_fail``,
-    the commit or the abort goes on.
-
-    Another process may have fenced this process, and may have decided a batch. So ``is_fresh`` and
-    ``is_left_open`` are false in the copy, and ``ended`` is None.
+    """Returns a copy of ``view`` with a new fact: the write ``step`` has failed. This function is
+    only for a step with ``may_fail``: the commit or the abort goes on.
     """
+    # (Another process may have fenced this process, and may have decided a batch. So the facts that
+    # depend on a current state are dropped.)
     return replace(
         view,
         is_fresh=False,

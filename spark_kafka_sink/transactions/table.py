@@ -9,10 +9,14 @@ function. ``committer.py`` performs the steps.
 * The *view* has all facts that the process has collected for the goal.
 * A *step* is the next request, or the result that ends the goal.
 * To *open* a key means to fence its earlier writers, and to read its state.
+* A *run* is one start of a query or a job.
 * The *owner* of a key is the run that may commit its batches.
 * If another run takes the key over, the earlier owner is *superseded*: its commits are refused.
 * The *generation* is a number in the state of the key. Each take-over raises it.
-* A batch is *decided* if the log has the decision to commit its transactions.
+* A run *plans* a batch before the tasks start. The generation of a batch is the generation of its
+  key at the planning. The ids of the batch's transactions contain the run and this generation.
+* A batch is *decided* if the log has the decision to commit its transactions. The decision names
+  these transactions.
 * A batch is *done* if the log shows that nothing of the batch is left to commit.
 """
 
@@ -127,19 +131,15 @@ def next_step(goal: Goal, view: View) -> Step:
     """Returns the next step towards ``goal``. The first row in the goal's table that applies gives
     this step.
 
-    Exception: the result may first be :class:`Confirm`. The state of an open key may be old, so the
-    leader of the log's partition must confirm the state before these steps:
-
-    * A failure that depends on the state. A take-over by another run needs no confirmation: it is
-      certain even if the state is old.
-    * In an operator's abort: the step that aborts the transactions, and the successful end.
-    * In an operator's resolve or reset: the successful end.
+    Exception: the state of an open key may be old. So before some steps, the result is
+    :class:`Confirm`. :func:`_is_by_the_log` lists these steps.
     """
     found = (row(goal, view) for row in TABLES[type(goal)])
     step = next(step for step in found if step is not None)
     # The state may be old, because a deposed leader may have returned it: a broker that no longer
     # leads the log's partition, and does not know that. The leader confirms the state by
-    # acknowledging a write. A take-over is not confirmed: the write would fence the other run.
+    # acknowledging a write. A take-over by another run is not confirmed: it is certain even if the
+    # state is old, and the write would fence the other run.
     # (If a step has failed, for example Confirm itself, there is no further Confirm.)
     is_to_be_shown = view.is_open and not view.is_confirmed and view.failed is None
     return Confirm() if is_to_be_shown and _is_by_the_log(goal, step) else step
@@ -149,7 +149,8 @@ def _is_by_the_log(goal: Goal, step: Step) -> bool:
     """Whether the leader of the log's partition must confirm the state before ``step``. True for
     these steps:
 
-    * A failure that depends on the state.
+    * A failure of the kind NOT_VISIBLE, PARTIAL or NOT_REACHED, because such a failure depends on
+      the state.
     * In an operator's abort: the step that aborts the transactions, and the successful end.
     * In an operator's resolve or reset: the successful end.
     """
@@ -161,14 +162,15 @@ def _is_by_the_log(goal: Goal, step: Step) -> bool:
 
 
 def decides_next(goal: Goal, view: View) -> bool:
-    """Whether the next step of ``goal`` writes a decision to commit. This is the only case in which
-    a commit may use a session of the log that an earlier commit of this process has kept.
+    """Whether the next step of ``goal`` writes a decision to commit.
 
     False as long as the driver must still prepare a transaction with the batch's report or offsets.
     """
-    # (If a kept session is fenced, the driver would notice it only after it has prepared the report
-    # and the offsets. By then another process may have committed the batch, and an error of the
-    # report's topic would hide this commit.)
+    # (A commit uses a session of the log that an earlier commit of this process has kept, but only
+    # if the result is True. If another process has fenced the session, only a write shows that. The
+    # driver would notice it after it has prepared the report and the offsets. By then the other
+    # process may have committed the batch, and an error of the report's topic would hide this
+    # commit.)
     if isinstance(goal, CommitBatch) and goal.batch.report is None and goal.batch.offsets is None:
         view = replace(view, own=())  # there are none to prepare
     return isinstance(next_step(goal, view), Decide)
@@ -178,13 +180,13 @@ def decides_next(goal: Goal, view: View) -> bool:
 
 
 def a_step_has_failed(goal: Goal, view: View) -> Step | None:
-    """If a step has failed, the key is opened again, or the roll forward, commit, abort or command
-    fails. For example, another driver has fenced this driver. Then this driver opens the key again,
-    because the other driver may be superseded, and may stop for this reason.
+    """If a step has failed, the key is opened again for another attempt, or the roll forward,
+    commit, abort or command fails. For example, if another driver has fenced this driver, this
+    driver opens the key again.
     """
     if view.failed is None:
         return None
-    # A fenced driver opens the key again, for example:
+    # A fenced driver opens the key again, because the other driver may be superseded, and stop:
     #   1. B opens the log, and finds that it may take over.
     #   2. A, stalled until now, opens the log: B is fenced.
     #   3. A finds itself superseded, and stops.
@@ -216,11 +218,11 @@ def the_key_is_not_read(_: RollForward, view: View) -> Step | None:
 
 
 def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | None:
-    """The roll forward returns the state if no write is in progress, no batch is DECIDED or
-    PARTIAL, and the caller's check accepts the state. If the check finds that another run has taken
-    over, the roll forward fails at once. If the check refuses the state for another reason, later
-    rows of this table open the key: the earlier writers are fenced, and the state is read again.
-    Then the check is repeated with the new state.
+    """If no write is in progress, and no batch is DECIDED or PARTIAL, the caller's check is called
+    with the state that was read without opening the key. If the check accepts the state, the roll
+    forward returns this state. If the check finds that another run has taken over, the roll forward
+    fails at once. If the check refuses the state for another reason, later rows of this table open
+    the key, and repeat the check.
     """
     if view.is_open or not view.is_settled or view.state.phase is not Phase.DONE:
         return None
@@ -231,12 +233,12 @@ def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | N
 
 
 def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
-    """If the log has the decision to commit a batch, the roll forward ends the batch in two steps.
-    First it commits all transactions of the decision, or aborts all of them. Then it writes the
-    result to the log. If all are committed, the result is DONE. If all are aborted, the result is
-    UNDONE: the batch is neither decided nor done. If brokers have aborted some of the transactions
-    although others are committed, the result is the list `lost` of the aborted transactions. The
-    roll forward fails if the log has such a list, or if the outcome of a transaction stays unknown.
+    """If the log has the decision to commit a batch, the roll forward commits all transactions of
+    the decision, or aborts all of them. Then it writes the result to the log. If all are committed,
+    the batch becomes DONE. If all are aborted, the decision is removed from the log. If some are
+    committed and others were aborted, the list `lost` of the aborted transactions is added to the
+    state. The roll forward fails if the state has this list, or if the outcome of a transaction
+    stays unknown.
     """
     decision = view.state.decision
     if decision is None:
@@ -274,14 +276,13 @@ def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
 
 
 def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
-    """If the commit has succeeded, it aborts open transactions, and then returns. Two kinds are
-    aborted: transactions of superseded runs, which can't commit any more, and transactions that the
-    commit's own run planned no later than the batch. There are two exceptions. The commit of one
-    write of a block aborts no transaction, because the batch of the block is not over. The commit
-    of a version (txnVersion) first aborts only transactions of superseded runs, and none of its own
-    run. If this commit has decided the version, and its own run has open transactions, two more
-    steps follow: the run is added to the list `superseded` in the state of the key, and then the
-    open transactions of the run are aborted.
+    """If the commit has succeeded, it aborts open transactions, and then returns. There are three
+    cases. A commit that only records one write of a block aborts none, because the batch of the
+    block is not over. The commit of a version (txnVersion) first aborts the transactions of
+    superseded runs, except its own run. If it has decided the version, and its own run has open
+    transactions, it then adds its run to the list `superseded` in the state of the key, and aborts
+    these transactions. Every other commit aborts the transactions of superseded runs, and the
+    transactions of its own run with the generation of the batch or an earlier one.
     """
     how, run = view.how, goal.owner.run_id
     if how is None:
@@ -306,10 +307,10 @@ def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
 
 
 def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
-    """If the log has the decision that this commit wrote, the commit ends its batch in two steps.
-    First it commits all transactions of the decision, or aborts all of them. Then it writes the
-    result to the log. Both steps are done even if an operator has aborted the run since the
-    decision, because some rows may already be visible.
+    """If the log has the decision that this commit wrote, the commit ends its batch. First it
+    commits all transactions of the decision, or aborts all of them. Then it writes the result to
+    the log. The commit does this even if an operator has aborted the run since the decision,
+    because some rows may already be visible.
     """
     decision, tried = view.state.decision, view.tried
     if decision is None or tried is None or set(decision.ids) != set(tried.ids):
@@ -318,20 +319,22 @@ def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
 
 
 def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
-    """The commit fails if its decision is undone: all transactions of the batch are aborted. This
-    happens only if no transaction of the batch was committed. In addition, brokers must have
-    aborted some of the transactions, or must have been about to abort some because of their age.
+    """The commit fails if its decision was undone: all transactions of the batch are aborted, and
+    none of its rows is visible. This happens only before any of these transactions is committed.
+    The reason: some were aborted by others, or brokers are about to abort some because of their
+    age.
     """
     return refused(Undone(goal.batch.number)) if view.is_fresh else None
 
 
 def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | None:
-    """If the decision of this commit may have been in the log, but is not in the log now, the
-    coordinators describe the decision's transactions. If all are committed, the commit has
-    succeeded. If each is open or aborted, the commit continues with the later rows of this table,
-    and may decide again. If only some are committed, or if the outcome is unknown, the commit
-    fails. An unknown outcome counts as committed if three facts are known: the log had the
-    decision, the log now shows the batch as done, and the log shows no take-over by another run.
+    """If the decision of this commit may have been in the log, but is not there now, the
+    coordinators describe the transactions of the decision. If all are committed, the commit has
+    succeeded. If each is open or aborted, the later rows of this table apply, and the commit may
+    decide again. If some are committed and others were aborted, the commit fails. In all other
+    cases the outcome is unknown, and three facts are checked: the log had the decision, the log now
+    shows the batch as done, and the log shows no take-over by another run. If all three are true,
+    the commit has succeeded. If one is missing, the commit fails.
     """
     if view.tried is None:
         return None
@@ -347,11 +350,10 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
 
 def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
     """The commit fails if its run may not decide the batch. For example, another run has taken over
-    the key, or the run was aborted. Another example is a log that is older than the plan of the
-    batch: the log has lost records, or an old state was read. In two cases the commit does not fail
-    here, and the later rows of this table apply. In the first case, a txnVersion is done already,
-    and its commit has no transactions. In the second case, the run of a txnVersion was aborted, and
-    a later txnVersion is done.
+    the key, or the run was aborted. In another example, the state is older than the planning of the
+    batch, because the log has lost records or an old state was read. In two cases, the commit of a
+    txnVersion does not fail here: this version is done and the commit has no transactions, or the
+    run was aborted and a later version is done.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = owner.refusal(state)
@@ -363,11 +365,10 @@ def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
 
 
 def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
-    """If the log has the decision of another commit, this commit first ends the decided batch. It
+    """If the log has the decision of another commit, this commit first ends that decision: it
     commits all transactions of the decision, or aborts all of them, and writes the result to the
-    log. If the decided batch can't be ended, this commit fails. If the decided batch and the batch
-    of this commit have different numbers, no row of this commit's batch is visible after such a
-    failure.
+    log. If the decision can't be ended, this commit fails. If the decision is for another batch
+    number, no row of this commit's batch is visible after this failure.
     """
     decision = view.state.decision
     if decision is None:
@@ -389,19 +390,19 @@ def it_can_not_be_the_next_one(goal: CommitBatch, view: View) -> Step | None:
 
 def it_is_done(goal: CommitBatch, view: View) -> Step | None:
     """If a batch with the number of the new batch is done already, the commit compares the two
-    batches. If they differ, the commit fails. If they are the same, the commit aborts the
-    transactions of the new batch, and then succeeds. These are the transactions of the tasks, and
-    the driver's own transactions with the report and the offsets, if this commit has prepared them.
-    A transaction that can't be aborted now stays open until a later sweep, or until its timeout.
+    batches. If they differ, the commit fails. If they are the same, the commit aborts all
+    transactions that tasks or this commit have prepared for the new batch, and then succeeds. A
+    transaction that can't be aborted now stays open until a later sweep, or until its timeout.
     """
     return _drop(goal, view) if goal.batch.number <= view.state.last_done else None
 
 
 def it_is_a_write_of_a_block(goal: CommitBatch, view: View) -> Step | None:
-    """If the batch is one write of a `transaction` block, the commit only records the write in the
-    log. Before that, the driver's own transactions of this write are prepared. The record also
-    makes the run of this write the owner of the key: from then on, commits of the earlier owner are
-    refused. The commit at the end of the block decides all writes of the block together.
+    """If the batch is one write of a `transaction` block, the commit prepares the driver's own
+    transactions of this write, with the report and the offsets. Then it records the write in the
+    log, and decides nothing. The record makes the run the owner of the key: from then on, commits
+    of the earlier owner are refused. The commit at the end of the block decides all writes of the
+    block together.
     """
     return _record(goal, view) if goal.batch.is_recorded_only else None
 
@@ -410,10 +411,9 @@ def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
     """If no earlier row of this table applies, the batch is decided. First the driver's own
     transactions, with the report and the offsets, are prepared. Then DECIDED is produced to the
     log, with this run as the owner of the key. Then all transactions are checked. Then the write of
-    DECIDED is committed: from then on, commits of the earlier owner are refused. If the batch has
-    no transactions, there is no decision: the batch is written to the log as done. Exception: for a
-    txnVersion without transactions, nothing is written to the log, because rows of this version may
-    come later.
+    DECIDED is committed: from then on, commits of the earlier owner are refused. A batch without
+    transactions is written to the log as done, without a decision. Exception: a txnVersion without
+    transactions is not written to the log, because a later commit may write rows for this version.
     """
     state = _taken_over(goal, view)
     decision = decision_of(goal.batch, state)
@@ -456,9 +456,9 @@ COMMIT: Final = (
 def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
     """If the log has the decision to commit this batch, no transaction is aborted, because an abort
     never undoes a decision. The decision is for this batch if it names a transaction of the batch.
-    If the abort has no commit message, the transactions of the batch are not known: then the
-    decision is for this batch if the run of the batch owns the key, and the decision has the number
-    of the batch.
+    An abort without a commit message does not know these transactions. For such an abort, the
+    decision is for this batch if the decision has the batch's number, and the run of the batch owns
+    the key.
     """
     decision = view.state.decision
     if decision is None:
@@ -472,10 +472,10 @@ def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
 
 def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
     """If the run of the batch is not superseded yet, the run is added to the list `superseded` in
-    the state of the key. So no later commit of the run can write a decision. Another thread of the
-    run may have decided a batch with this number already. Even then the run is added, because this
-    decision may be undone later.
+    the state of the key. So no later commit of the run can write a decision.
     """
+    # (Another thread of the run may have decided a batch with this number. Even then the run is
+    # added, because this decision may be undone later.)
     owner, state = goal.owner, view.state
     is_superseded = state.standing(owner.run_id, owner.generation) is Standing.SUPERSEDED
     if is_superseded or view.has_superseded:
@@ -502,11 +502,9 @@ def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
     """If the abort has not looked for other open transactions yet, it looks for them, and aborts
-    two kinds. The first kind are transactions that the run of the batch planned no later than the
-    batch: at the same generation of the key, or at an earlier one. The second kind are transactions
-    of superseded runs, which can't commit any more. If the run of the batch planned a transaction
-    at a later generation, this transaction is aborted only if the log shows that the run can't
-    commit the transaction any more. Transactions that a decision names stay open.
+    two kinds. The first kind are transactions of the batch's run with the generation of the batch
+    or an earlier one. The second kind are transactions that can't be committed any more, because
+    their run is superseded. Transactions that a decision names stay open.
     """
     # (A planning does not abort transactions of superseded runs, so an abort does it.)
     owner = goal.owner
@@ -516,11 +514,10 @@ def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
-    """If tasks of the batch may still run, the abort waits until Spark has had time to kill the
-    tasks. Until then, a task that has sent no commit message may open a transaction. After the
-    wait, the abort looks for open transactions once more. Again it aborts transactions that the run
-    of the batch planned no later than the batch, and transactions of superseded runs. Transactions
-    that a decision names stay open.
+    """If tasks of the batch may still run, they may open more transactions. So the abort waits
+    until Spark has had time to kill the tasks. Then the abort looks for open transactions once
+    more, and aborts the two kinds of the previous row. Transactions that a decision names stay
+    open.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
@@ -529,11 +526,12 @@ def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
 
 
 def nothing_will_follow_it(goal: AbortBatch, view: View) -> Step | None:
-    """A job without txnAppId is never repeated. So the abort removes the key of the job after all
-    prepared transactions of the batch are aborted. The abort keeps the key if the log shows the
-    batch as decided or done. A key may be missing after an abort of the job, or after a commit of
-    the job. So a missing key does not show whether the rows of the job are visible.
+    """The abort of a job without txnAppId removes the key of the job, because such a job is never
+    repeated. The key stays if a prepared transaction may still be open, or if the log shows the
+    batch as decided or done.
     """
+    # (A commit of the job also removes the key. So a missing key does not show whether the rows of
+    # the job are visible.)
     is_once = goal.owner.numbering is Numbering.ONCE
     has_rows = view.state.decision is not None or view.state.last_done != NOTHING_DONE
     if not is_once or has_rows or not view.is_aborted or view.is_recorded:
@@ -558,10 +556,10 @@ ABORT: Final = (
 
 
 def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
-    """The abort searches for open transactions of the batch, because their ids show the runs of the
-    batch. Transactions that a decision names do not count. If the first search finds no transaction
-    that counts, the abort waits until Spark has had time to kill the tasks, and then searches once
-    more: a task may open its transaction between the two searches.
+    """The abort searches for open transactions of the batch that no decision names: the ids of
+    these transactions show the runs of the batch. If the first search finds none, the abort waits
+    until Spark has had time to kill the tasks, and then searches once more. A task may open its
+    transaction between the two searches.
     """
     if _undecided(view) or view.searches > 1:
         return None
@@ -569,30 +567,26 @@ def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
 
 
 def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """If the batch has no open transaction, the abort ends without a write to the log. Transactions
-    that the decision in the log names do not count as open here.
+    """The abort ends without a write to the log if it has found no open transaction of the batch.
+    Transactions that a decision names do not count.
     """
     return None if _undecided(view) else Return()
 
 
 def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
-    """The runs of the open transactions are added to the list `superseded` in the state of the key,
-    with one write. So no later commit of these runs can write a decision. Transactions that a
-    decision names do not count. A run is left out if the log shows that the run can commit none of
-    these transactions any more. This applies to a run that is in the list already, and to a run
-    that planned these transactions at an earlier generation than the present one. (Each take-over
-    of the key raises the generation.) The owner of the key is different: it can still commit
-    transactions that it planned at the generation directly before its take-over, or after its
-    take-over.
+    """The runs of the batch's open transactions are added to the list `superseded` in the state of
+    the key, with one write. So no later commit of these runs can write a decision. A transaction
+    does not count if a decision names it, or if the log shows that its run can't commit it any
+    more.
     """
     return None if view.has_superseded else _aborting(view, _undecided(view))
 
 
 def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """If the batch has open transactions, they are aborted, and also the open transactions of all
-    superseded runs. The commit log refuses every commit of a superseded run. Tasks that still run
-    can open new transactions. So after Spark has had time to kill the tasks, the abort looks for
-    open transactions of these runs once more, and aborts the transactions.
+    """The open transactions of the batch are aborted, and also the open transactions of all
+    superseded runs. Transactions that a decision names stay open. Tasks that still run can open new
+    transactions. So this row applies twice: at once, and again after Spark has had time to kill the
+    tasks.
     """
     # (If a run is still not superseded, it planned at a later generation than the state has: the
     # log has lost records.)
@@ -616,10 +610,9 @@ ABORT_UNKNOWN: Final = (
 
 
 def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> Step | None:
-    """If one of the transactions has a run that may still commit, the key is opened before the
-    abort: its earlier writers are fenced, and its state is read. If all runs of the transactions
-    are superseded, the key is not opened, because none of the transactions can be committed any
-    more. The run of a job without txnAppId always counts as a run that may still commit.
+    """The key is opened before the abort if the run of one of the transactions may still commit.
+    The run of a job without txnAppId always counts as such a run. In all other cases the key is not
+    opened: all runs are superseded, so none of the transactions can be committed any more.
     """
     # Without the opening, this could happen:
     #   1. We read the state: no decision names transaction T.
@@ -632,9 +625,9 @@ def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> 
 
 
 def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
-    """The runs of the transactions to abort are added to the list `superseded` in the state of the
-    key, with one write. So no later commit of these runs can write a decision. The key of a job
-    without txnAppId stays in the log, because the job may be running. Later the job's own abort
+    """Before transactions are aborted, their runs are added to the list `superseded` in the state
+    of the key, with one write. So no later commit of these runs can write a decision. The key of a
+    job without txnAppId stays in the log, because the job may be running. Later the job's own abort
     removes the key. If the job is dead, an operator's reset removes the key.
     """
     if not view.is_open or view.has_superseded:
@@ -646,10 +639,10 @@ def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
 
 
 def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
-    """The operator's transactions are aborted. Two kinds are left alone: transactions that a
-    decision names, and transactions of the run that owns the key and may still commit. With
-    `--force`, the operator can include both kinds. A transaction that has ended or changed since
-    the operator saw it is always left alone.
+    """The transactions that the operator has selected are aborted. Two kinds are left alone:
+    transactions that a decision names, and transactions of the run that owns the key and may still
+    commit. With `--force`, the operator can include both kinds. A transaction that has ended or
+    changed since the operator saw it is always left alone.
     """
     if view.by_hand is not None:
         return None
@@ -746,12 +739,11 @@ def the_state_has_changed(goal: Reset, view: View) -> Step | None:
 
 
 def it_is_to_be_reset(goal: Reset, view: View) -> Step | None:
-    """The state of the key is replaced by an empty state with a higher generation. (The generation
-    is a number in the state.) So no batch that was planned before the reset can be decided any
-    more. A job without txnAppId is an exception: the key of the job is removed, so the log keeps
-    neither the generation nor the list of aborted runs. Without them, nothing refuses a commit of
-    the job. So if the job is still running, it can commit after the reset. The command's question
-    to the operator mentions this risk.
+    """The state of the key is replaced by an empty state with a higher generation. So no batch that
+    was planned before the reset can be decided any more. Exception: the key of a job without
+    txnAppId is removed. If such a job is still running, it can commit after the reset, because the
+    log keeps neither the generation nor the list of aborted runs. The command's question to the
+    operator mentions this risk.
     """
     state = None if _is_of_job(goal) else view.state.forgotten(view.wall_ms)
     return Write(state, Writing.RESET)
@@ -770,7 +762,7 @@ RESET: Final = (
 
 def its_removal_has_failed(goal: Forget, view: View) -> Step | None:
     """If the removal of the key's records has failed, the removal is tried again, or the command
-    fails. The records are never decoded.
+    fails. No attempt decodes the records.
     """
     step = a_step_has_failed(goal, view)
     return Remove(step.up_to_ms, step.most_ms) if isinstance(step, Open) else step
@@ -814,9 +806,8 @@ def left_by_hand(goal: EndByHand, state: CommitState) -> tuple[TransactionDescri
 
 
 def kept_by_hand(goal: EndByHand, state: CommitState) -> dict[str, str]:
-    """The transactions of ``goal`` that the operator's command does not abort, because a decision
-    names them, or because their run owns the key. Returns a dictionary with the reason for each
-    transactional id.
+    """The transactions of ``goal`` that the operator's command leaves open. Returns the reason for
+    each transactional id: a decision names the transaction, or its run owns the key.
     """
     decided = decided_ids(state) - goal.even_decided
     kept: dict[str, str] = {}
@@ -868,11 +859,13 @@ def _aborting(view: View, transactions: Iterable[TransactionalId]) -> Write | No
 
 
 def _again(view: View, failed: Failed) -> Open | None:
-    """The step that opens the key again, for the next attempt. Returns None in two cases:
+    """The step that opens the key again, for the next attempt. Returns None in these cases:
 
     * Another attempt would not help.
-    * max.block.ms is over, and this process has opened the key at least MOST_OPENINGS times. If it
-      is unknown whether the log has a write, MOST_UNCLEAR times are enough.
+    * The outcome of a write is unknown, max.block.ms is over, and this process has opened the key
+      at least MOST_UNCLEAR times.
+    * After any other failure: max.block.ms was over when the last attempt began, and this process
+      has opened the key at least MOST_OPENINGS times.
     """
     if failed.how is Failure.UNCLEAR:
         # InitProducerId fences a write in flight. Then the log shows whether it has the write.
@@ -933,14 +926,15 @@ def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
 
 
 def _not_finished(batch: Batch | None, view: View, end: Refuse, error: KafkaError) -> Refuse:
-    """The failure if the decision in the log can't be ended now because of ``error``. ``end`` is
-    the failure that describes this decision. There are three cases:
+    """The failure of a goal that could not end the decision in the log because of ``error``. There
+    are three cases:
 
-    * The decision belongs to ``batch``, or there is no batch to commit: the result is ``end``.
-    * The decision belongs to another batch, and this commit may have decided ``batch``: the result
-      says that it is unknown whether ``batch`` is decided.
-    * The decision belongs to another batch, and this commit has decided nothing: the result says
-      that ``batch`` is not decided.
+    * The decision is for ``batch``, or ``batch`` is None: the result is ``end``, which describes
+      the decision.
+    * The decision is for another batch, and this commit may have decided ``batch``: the result says
+      that it is unknown whether ``batch`` is decided (``PerhapsDecided``).
+    * The decision is for another batch, and this commit has decided nothing: the result says that
+      ``batch`` is not decided (``BatchBefore``).
     """
     decision = view.state.decision
     if batch is None or decision is None or batch.number == decision.number:
@@ -958,9 +952,9 @@ def _end(
     is_ours: bool = False,
     only_lost: bool = False,
 ) -> Step:
-    """The next step to end ``decision``. The first step commits all transactions of the decision,
-    or aborts all of them. The second step writes the result to the log. The step is a failure if
-    the batch is committed only in part, or if the outcome of a transaction stays unknown.
+    """The next step to end ``decision``. First all transactions of the decision are committed, or
+    all are aborted. Then the result is written to the log. Returns a failure if the batch is
+    committed only in part, or if the outcome of a transaction stays unknown.
 
     * ``is_ours``: this commit wrote the decision.
     * ``only_lost``: the transactions are aborted only if brokers have already aborted some of them.
@@ -996,10 +990,9 @@ def _end(
 
 
 def _drop(goal: CommitBatch, view: View) -> Step:
-    """The next step of a commit if the log has a done batch with the same number. If the new batch
-    differs from the done batch, the commit fails. If the new batch only repeats the done batch, the
-    transactions of the new batch are aborted, because the rows are visible already. Then the commit
-    succeeds.
+    """The next step of a commit if the log has a done batch with the same number. If the two
+    batches differ, the commit fails. If they are the same, the rows are visible already: the
+    transactions of the new batch are aborted, and the commit succeeds.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = done_refusal(batch, state, view.name)
@@ -1024,9 +1017,9 @@ def _drop(goal: CommitBatch, view: View) -> Step:
 
 
 def _record(goal: CommitBatch, view: View) -> Step:
-    """The next step of the commit of one write in a ``transaction`` block. This commit only records
-    the write in the log. The commit at the end of the block makes the rows of all writes of the
-    block visible.
+    """The next step of the commit of one write in a ``transaction`` block. Such a commit only
+    records the write in the log. The commit at the end of the block makes the rows of all writes of
+    the block visible.
     """
     batch = goal.batch
     assert batch.block is not None
@@ -1042,12 +1035,13 @@ def _record(goal: CommitBatch, view: View) -> Step:
 
 
 def _sweep(goal: CommitBatch, how: Commit) -> Sweep:
-    """The step of a commit that has succeeded with the result ``how``: it aborts the open
-    transactions of superseded runs, which can't commit any more.
+    """The step after a commit has succeeded with the result ``how``: open transactions are aborted.
 
-    The step also aborts open transactions that the commit's own run planned no later than the
-    batch. Exception: if the batch is a version (txnVersion), the step aborts no transaction of its
-    own run.
+    * Transactions of superseded runs, which can't commit any more.
+    * Transactions of the commit's own run with the generation of the batch or an earlier one.
+
+    Exception: if the batch is a version (txnVersion), no transaction of the commit's own run is
+    aborted.
     """
     run = goal.owner.run_id
     # (Several threads of one run may commit versions. An open transaction of the run may belong to
