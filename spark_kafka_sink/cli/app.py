@@ -229,8 +229,10 @@ def check(
     - Exit code 1: a step failed, or --exactly-once was given and could not be tried.
     - Exit code 2: the options are wrong.
 
-    Changes nothing. Exception: --exactly-once creates a test topic, and deletes it. If the file or
-    -o sets deliveryGuarantee=exactly-once, also checks the rights and the topic for transactions.
+    Changes nothing. Exception: --exactly-once creates a test topic, and deletes it.
+
+    With deliveryGuarantee=exactly-once, the command also checks the commit log's topic, and the
+    rights that transactions need.
     """
     from spark_kafka_sink.cli import check as work
 

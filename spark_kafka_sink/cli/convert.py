@@ -1,8 +1,7 @@
 """``kprod convert``: converts the properties file of another client to a configFile.
 
 This module has the command, and converts units. The option names are in ``config/names``. Secrets
-are not copied to the output. In place of a secret, the output has the path of the given file and
-the name of the property with the secret.
+are not copied: in place of a secret, the result has a reference to a property of the input file.
 """
 
 from __future__ import annotations
@@ -122,8 +121,8 @@ def _librdkafkas(name: str, key: str, value: str, file: Path) -> _Line:
 
 
 def _value(option: Option, name: str, value: str, file: Path) -> str:
-    """The value of an option in the converted file. For a secret, the value is a reference to the
-    property ``name`` of ``file``, so that the secret is not copied.
+    """The value of an option in the result. For a secret, the value is a reference to the property
+    ``name`` of the input file ``file``.
     """
     if option.type is not OptionType.PASSWORD or is_one_reference(value):
         return value

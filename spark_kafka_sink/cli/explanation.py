@@ -1,8 +1,9 @@
 """``kprod explain``: explains an error, and how to resolve it. It needs neither a network nor the
 extra ``cli``.
 
-This module searches for an entry and formats it. The texts are in ``errors.toml``, and for brokers'
-errors in ``base/errors.py``. ``words.toml`` has words that users type when they search.
+This module searches for an entry and formats it. ``errors.toml`` has the texts of this package's
+errors, ``base/errors.py`` has the texts of brokers' errors, and ``words.toml`` has words that users
+type when they search.
 """
 
 from __future__ import annotations
@@ -153,8 +154,8 @@ def _by_phrase(text: str) -> dict[str, str]:
 
 
 def _found(text: str) -> dict[str, str]:
-    """Searches for the words of ``text``. Returns the titles of up to five entries by code, the
-    best entry first.
+    """Searches for the words of ``text``. Returns up to five entries as a map from error code to
+    title. The best entry is the first.
 
     A rare word counts more, and a word in a title counts twice. A word that no entry has is
     replaced by the most similar word that an entry has.

@@ -29,9 +29,13 @@ _GUARANTEE = "deliveryGuarantee"
 
 
 class _Effective(NamedTuple):
-    """The effective value of an option, and the source of the value. ``origin`` is "default", or
-    the name of the properties file. For a value that is computed from other options, ``origin`` is
-    "computed", followed by the source and the text of the replaced value.
+    """The effective value of an option. ``origin`` is the source of the value:
+
+    - ``default``.
+    - The name of the properties file.
+    - ``option`` for the option configFile itself.
+    - ``computed; SOURCE: VALUE`` if the sink has replaced a value. SOURCE and VALUE describe the
+      value before the replacement, for example ``computed; default: 60000``.
     """
 
     name: str
@@ -135,9 +139,9 @@ def _effective(given: GivenOptions, config: SinkConfig) -> Iterator[_Effective]:
 
 
 def _is_computed(option: Option, counts: object, given: object, *, is_default: bool) -> bool:
-    """Whether the sink has computed the effective value ``counts`` of a producer option, so that
-    this value differs from the user's value or the default (``given``). Only numbers and switches
-    are compared. For any other value, the result is False.
+    """Whether the sink has replaced the value ``given`` of a producer option by the effective value
+    ``counts``. ``given`` is the user's value or the default. The result can be True only for a
+    number or a switch.
     """
     # Two texts of another type may differ although they mean the same.
     if not isinstance(counts, bool | int | float):

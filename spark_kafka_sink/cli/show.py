@@ -341,8 +341,10 @@ def summary(transactions: Iterable[DecidedTransaction]) -> str:
 
 
 def phase_of(state: CommitState) -> str:
-    """The phase of a key in the commit log as text, such as ``DONE, last batch 7`` or ``PARTIAL 8,
-    2 lost``: some transactions of batch 8 are committed, and 2 are lost.
+    """The phase of a key in the commit log as text. Two examples:
+
+    - ``DONE, last batch 7``.
+    - ``PARTIAL 8, 2 lost``. Of batch 8, some transactions are committed, and 2 are lost.
     """
     if state.decision is None:
         return f"DONE, last batch {_batch(state.last_done)}"

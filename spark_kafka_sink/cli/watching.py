@@ -17,8 +17,8 @@ _EVERY: Final = 2.0
 
 
 def watched(show: Callable[[], None], *, watch: bool) -> None:
-    """Calls ``show`` once, or with ``watch`` repeatedly until Ctrl-C. A terminal is cleared before
-    each call. An error ends the repetition.
+    """Calls ``show`` once. If ``watch`` is true, calls ``show`` again and again until Ctrl-C or an
+    error, and clears the terminal before each call.
     """
     if not watch:
         show()

@@ -225,13 +225,18 @@ def sweep(
     force: bool,
 ) -> None:
     """Aborts the orphans of a prefix, after a confirmation. An orphan is an open transaction that
-    no decision in the commit log names, and whose run owns no key. A run is one start of a query or
-    job. A run owns its key until a later run takes over.
+    fulfils two conditions:
+
+    * The commit log has no decision to commit the transaction's batch.
+    * The transaction's run owns no key in the commit log. A run is one start of a query or job, and
+      owns its key until a later run takes over.
+
+    The arguments:
 
     * ``run``: if given, only transactions of this run are aborted.
     * ``older_than_ms``: if given, only transactions that have been open for longer are aborted.
-      This protects a job that writes its first batch. The job is not in the commit log yet, so its
-      transactions look like orphans. If they are aborted, the job fails.
+      This limit protects a running job in its first batch. The commit log does not name the job's
+      run yet, so the job's transactions look like orphans. If they are aborted, the job fails.
     * ``force``: if True, transactions of a run that owns a key are also aborted.
     """
     with operator_of(
@@ -305,13 +310,12 @@ def _reset(to: Connected, confirmation: Confirmation, key: str, *, force: bool) 
 
 
 def _unsettled(to: Connected, key: str) -> str:
-    """A text with the txnVersion of a backfill's unfinished step. The backfill has begun this step,
-    and has not recorded that the rows of the step are written. The text is empty if there is no
-    such step, or if ``key`` does not belong to a backfill.
+    """A text with the txnVersion of the backfill's unfinished step. Empty if there is no such step,
+    or if ``key`` does not belong to a backfill.
 
-    While a step is unfinished, ``key`` must not be forgotten. The process of the backfill may have
-    died after it wrote the rows. In this case, only the state of ``key`` in the commit log shows
-    that the rows are written.
+    The process of the backfill may have died after it wrote the rows of the step. Then only the
+    state of ``key`` in the commit log shows that these rows are written. So ``key`` must not be
+    forgotten.
     """
     prefix, _, name = key.partition(SEPARATOR)
     progress = ledger_to_read(to.client, to.log, prefix, name).progress() if name else None
@@ -321,9 +325,11 @@ def _unsettled(to: Connected, key: str) -> str:
 
 
 def _duplicates(key: str, report: KeyReport) -> str:
-    """A warning for the user before a reset, or an empty text. The warning names the batches whose
-    rows may be duplicated. For a job without txnAppId, the warning is only that the job can still
-    commit after the reset, if the job is running.
+    """A warning for the user before a reset, or an empty text.
+
+    - For a job without txnAppId, the warning says that the job may still be running, and can then
+      commit after the reset.
+    - For any other key, the warning names the batches whose rows may be duplicated.
     """
     state = report.state
     if is_once(key, state.newest_run):

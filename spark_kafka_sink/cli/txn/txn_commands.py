@@ -254,9 +254,14 @@ def abort(
 ) -> None:
     """Abort open transactions by transactional id, or all open transactions of a run.
 
-    Without --force, the command refuses transactions of a run that owns a key, and transactions
-    that a decision names. If a driver tries to commit the transactions at the same time, the driver
-    fails with CommitError.
+    Without --force, the command refuses in two cases:
+
+    - The commit log has the decision to commit the transaction's batch.
+    - The transaction's run owns its key in the commit log: no later run of the query or job has
+      taken over.
+
+    If a driver tries to commit the transactions at the same time, the driver fails with
+    CommitError.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -288,12 +293,15 @@ def sweep(
 ) -> None:
     """Abort the orphans of a prefix: open transactions that no query needs.
 
-    An orphan is a transaction that no decision names, and whose run owns no key. This command never
-    aborts a transaction that a decision names.
+    An orphan fulfils two conditions. With --force, only the first condition is needed.
+
+    - The commit log has no decision to commit the transaction's batch.
+    - The transaction's run owns no key in the commit log. A run owns its key until a later run of
+      the query or job takes over.
 
     Check the list before you confirm. A run that is 'not in the log' has not committed a batch yet.
-    Its job is dead, or it writes its first batch. If you abort the transactions of a running job,
-    the job fails.
+    The job of this run may be dead, or it may still write its first batch. If you abort the
+    transactions of a running job, the job fails.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
