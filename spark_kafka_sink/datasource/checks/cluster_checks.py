@@ -200,7 +200,7 @@ def _steps(
 
 def _classes(config: SinkConfig, *, on_driver: bool) -> Step:
     """Imports the user's classes whose import paths are in options: interceptors, partitioners and
-    listeners. The result is skipped if no option names a class.
+    listeners. If no option has such a path, the state of the result is SKIPPED.
     """
     count = check_own_code(config, on_driver=on_driver)
     return ok(_CLASSES, f"{count} imported") if count else skipped(_CLASSES, "no option names one")

@@ -104,11 +104,11 @@ def contact(probe: ConnectionProbe, producer: ProducerConfig, timeout_ms: int) -
 
 
 def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) -> Iterator[Step]:
-    """Yields the results of the stages of the connection to ``made.best``: host name, TCP, TLS and
-    SASL. Ends after a failed stage.
+    """Yields the results of the connection to the bootstrap server ``made.best``, one for each
+    stage: host name, TCP, TLS and SASL. Ends after a failed stage.
 
-    The last stage, API, is the first request and its response. If this stage had a timeout, its
-    result is yielded here. In all other cases, :func:`answered` yields the result of this stage.
+    The last stage is API: the first request and its response. This function yields the result of
+    API only after a timeout. In all other cases, :func:`answered` yields this result.
     """
     reached, protocol = made.best, producer.security_protocol
     for stage in Stage:
@@ -122,9 +122,9 @@ def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) 
 
 
 def _reached(made: Contact, stage: Stage, said: str, producer: ProducerConfig) -> Step:
-    """The result of a stage that ``made.best`` has passed. ``said`` is the text of the result. If
-    other bootstrap servers have failed in this stage, the state is WARNING, and the text also lists
-    these servers.
+    """The result of a stage that the connection to the bootstrap server ``made.best`` has passed.
+    ``said`` is the text of the result. If other bootstrap servers have failed in this stage, the
+    state is WARNING, and the text also lists these servers.
     """
     others = [one for one in made.failed if one.failed is stage]
     if not others:
@@ -227,11 +227,13 @@ def _no_login(reached: Reached, protocol: str) -> Step:
 
 
 def brokers(admin: AdminClient, probe: ConnectionProbe, cluster: Cluster, timeout_ms: int) -> Step:
-    """Connects to the advertised addresses of up to 12 brokers, as the tasks' producers do.
+    """Connects to the advertised addresses of up to 12 brokers, as the tasks' producers do. The
+    state of the result:
 
-    If a broker can't be reached, the state of the result is FAILED. The state is only WARNING if
-    the unreachable brokers are dead: other brokers can be reached, and every unreachable broker
-    leaves the cluster's metadata during the check.
+    * OK: every broker can be reached.
+    * WARNING: a broker can't be reached because it is dead. A dead broker leaves the cluster's
+      metadata during the check.
+    * FAILED: a broker can't be reached for another reason, or no broker can be reached.
     """
     limit_ms = min(timeout_ms, _ANSWER_MS)
     nodes = cluster.node_list()[:_MOST_ADDRESSES]
@@ -294,10 +296,9 @@ def _without_dead(
     cluster's metadata, and the dead brokers, which have left the metadata. A broker that becomes
     reachable during the check is in neither map.
 
-    The cluster needs some seconds to notice a dead broker. So the metadata are requested again and
-    again for 12 s, or for ``timeout_ms`` if that is shorter. The check ends earlier if all
-    unreachable brokers have left the metadata. A living broker with a wrong advertised address
-    stays in the metadata.
+    Requests the metadata again and again until each broker of ``found`` has left it or can be
+    reached, but at most for 12 s or ``timeout_ms``. The cluster needs some seconds to notice a dead
+    broker. A living broker with a wrong advertised address stays in the metadata.
     """
     deadline_ms, attempts = admin.deadline(min(timeout_ms, _DEATH_MS)), 0
     while True:

@@ -473,12 +473,13 @@ def delete_topics(client: AdminClient, topics: Sequence[str], deadline_ms: int) 
 
 
 def _if_permitted(name: str, check: Callable[[], Step]) -> Step:
-    """Runs ``check``. If the principal lacks a right for the check, the state of the result is
-    SKIPPED. A write does not need this right.
+    """Runs ``check``. If the principal lacks a right that ``check`` needs, the state of the result
+    is SKIPPED.
     """
     try:
         return check()
     except AuthorizationError as error:
+        # (A write may work without this right.)
         return skipped(name, f"it can't be tried: {error.message} ({error.hint})")
 
 

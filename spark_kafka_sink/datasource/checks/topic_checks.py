@@ -95,14 +95,14 @@ def check_topics(
     and timestamps. A topic is missing in the result if the principal may not read its configs.
 
     * Raises AuthorizationError if the principal may not write to one of ``topics``. With
-      exactly-once, the commit log's topic is also checked, if it exists.
+      exactly-once, also checks the commit log's topic, if it exists.
     * For the topic of the option ``topic``, logs a warning for each config that conflicts with the
       producer's options.
     * For the topic of the option ``reportTopic``, logs a warning if brokers may reject a large
       report about a write.
 
-    Each warning is logged once per process. A check is skipped if its request fails, for example
-    because brokers don't support the request. If a write can't work, the tasks raise the error.
+    Each warning is logged once per process. A check whose request fails is skipped without an
+    error. If the write can't work, the tasks raise the error.
     """
     written = {*topics, *([config.commit_log_topic] if config.is_exactly_once else ())}
     limit_ms = min(timeout_ms, CHECK_MS)

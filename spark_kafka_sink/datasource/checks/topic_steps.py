@@ -186,8 +186,8 @@ def _settings(
     """Reads the configs of a topic. Returns two items:
 
     * the configs: None if the request failed, and empty if the principal may not read them.
-    * a function for a step whose config is missing in the first item. The function takes the name
-      of the step, and returns a result with the state SKIPPED and the reason.
+    * a function that creates the result of a step whose config could not be read. The function
+      takes the name of the step. The result has the state SKIPPED, and a text with the reason.
     """
     try:
         found = topic_settings(admin, (topic,), timeout_ms).get(topic, {})
@@ -231,9 +231,10 @@ def _replicas(
     """Checks that enough replicas of the topic are in sync. If a partition has fewer in-sync
     replicas than min.insync.replicas, writes with acks=all fail (NOT_ENOUGH_REPLICAS).
 
-    ``settings`` are the topic's configs. If they are empty, min.insync.replicas is unknown. In this
-    case, the state of the result is WARNING if a replica is out of sync. If all replicas are in
-    sync, the result is ``unknown``, which has the state SKIPPED.
+    ``settings`` are the topic's configs. If they are empty, min.insync.replicas is unknown:
+
+    * If a replica is out of sync, the state of the result is WARNING.
+    * If all replicas are in sync, the result is ``unknown``, which has the state SKIPPED.
     """
     rows = in_sync_of(admin, topic, settings)
     lacking = [f"{p} ({n} of {of})" for p, n, of, _ in rows if n < of]
