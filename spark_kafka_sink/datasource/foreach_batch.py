@@ -225,10 +225,8 @@ class Transaction:
                 self._failure = self._failure or failure
 
     def _context_of(self, batch: DataFrame, options: Mapping[str, OptionText]) -> WriteContext:
-        """Returns the identity of the block's next write, for the tasks and the commit of this
-        write.
-
-        At the first write, also finds the query that has called the user's function.
+        """Returns the identity of the transaction's next write. At the first write, also finds the
+        query that has called the user's function.
         """
         session = batch.sparkSession
         with self._lock:
@@ -380,9 +378,9 @@ class _MicroBatch:
         )
 
     def check(self, written: Written, *, whole: bool) -> None:
-        """Raises ConfigError if this process has written other DataFrames under this name and batch
-        id. Without this error, the sink would take the new write for a repetition of the earlier
-        write, and would not write the new rows.
+        """Raises ConfigError if the last write under this name had other DataFrames, but the same
+        batch id. Without this error, the sink would treat the new write as a replay, and would not
+        write its rows.
 
         ``written`` describes the DataFrames of the new write. ``whole`` is true if these are all
         DataFrames of the batch. Nothing is checked if the user has set verifyReplays=false and the
@@ -393,10 +391,9 @@ class _MicroBatch:
 
     @property
     def _is_replay(self) -> bool:
-        """True if the user has set verifyReplays=false.
-
-        With this option, the user guarantees that a batch has the same rows when it runs again. So
-        a write with a batch id that is already written counts as a replay, without a check.
+        """Whether the user has set verifyReplays=false, and so guarantees that a batch has the same
+        rows when it runs again. With this setting, a write of an unknown query counts as a replay,
+        without a check, if its name and batch id are already written.
         """
         given = self._text(_VERIFIES.name)
         return given is not None and _VERIFIES.read(given, _VERIFIES.name) is False
@@ -504,8 +501,8 @@ def _plan_of(batch: DataFrame, options: Mapping[str, OptionText]) -> int:
 
 
 def _described(function: str, name: str) -> str:
-    """Describes a running call for messages, such as ``transaction('orders') at job.py:12 in thread
-    MainThread``. The line is the user's line that has called ``function``.
+    """A text that describes a running call of ``function`` in an error, such as
+    ``transaction('orders') at job.py:12 in thread MainThread``. The line is in the user's code.
     """
     frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack reads the files of all callers
     while frame.f_back is not None and frame.f_code.co_filename in (__file__, contextlib.__file__):

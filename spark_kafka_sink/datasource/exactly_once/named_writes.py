@@ -4,7 +4,7 @@ A *named write* is a write of ``foreach_batch(name)`` or ``transaction(name)``. 
 streaming query, all writes with the same name get the same run id. The commit log compares run ids,
 so it detects two queries that use one name.
 
-The commit log may take two writes with the same name and the same run id for one write. So
+The commit log may treat two writes with the same name and the same run id as one write. So
 :class:`NamedWrites` refuses a named write in two cases:
 
 - Another write with the same name is running in this process.
@@ -73,9 +73,8 @@ class _Run(NamedTuple):
 
 
 class NamedWrites:
-    """Stores three facts about each name of ``foreach_batch`` and ``transaction`` in this process:
-    the run ids, the running write, and the last micro-batch that was written. ``_lock`` guards all
-    fields.
+    """The named writes of this process. For each name, this class stores the run ids, the running
+    write, and the micro-batch that was written last. ``_lock`` guards all fields.
     """
 
     def __init__(self) -> None:
@@ -115,7 +114,7 @@ class NamedWrites:
         write gets a new run id.
 
         - ``query_run`` is ``CallingQuery.run`` of the query that makes the write. It is empty if
-          the query is unknown. Then the write gets the run id of the last write with the same
+          the query is unknown. Then the result is the run id of the last write with the same
           identity and ``session``.
         - ``session`` identifies the Spark session of the write.
         """
@@ -145,19 +144,16 @@ class NamedWrites:
             }
 
     def check(self, place: Place, name: str, written: Written, *, whole: bool) -> None:
-        """Compares a new write with the last write of this process under the same name. Call this
-        method before the new write. Raises ConfigError if both writes belong to the same
-        micro-batch, but have different DataFrames. Without this error, the sink could treat the new
-        write as a replay of the last write, and the rows of the new write would be lost.
+        """Raises ConfigError if the last write under the same name had other DataFrames, but the
+        same micro-batch. Without this error, the sink could treat the new write as a replay, and
+        its rows would be lost. Call this method before the new write.
 
-        - ``place`` is the identity of the new write.
+        - ``place`` is the identity of the new write, and ``name`` is its name for the error.
         - ``written`` has the DataFrames of the new write.
-        - ``name`` is the name of the new write, for the error.
         - ``whole`` is true if ``written`` has all DataFrames of the micro-batch. If ``whole`` is
           false, more DataFrames may follow.
 
-        Writes of two different runs of the query are not compared here. The commit compares these
-        writes.
+        Two writes of different runs of the query are not compared here, but at the commit.
         """
         # (A restart of the query changes the plans of its DataFrames.)
         with self._lock:

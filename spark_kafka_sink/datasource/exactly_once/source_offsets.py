@@ -71,12 +71,12 @@ def file_sources(text: str) -> Iterator[tuple[str, int]]:
 
 
 def divided_versions(text: str) -> list[int]:
-    """The Delta table versions that a batch has read only in part, from the text of its offset log.
-    The next batch reads the other part. Raises DataError if the text is not an offset log of format
-    v1 or v2.
+    """The versions of Delta tables that a batch has read only in part. ``text`` is the content of
+    the batch's file in Spark's offset log. Raises DataError if the text is not an offset log of
+    format v1 or v2.
 
-    A query without startingVersion first reads a snapshot of the table. If the batch has read only
-    a part of this snapshot, the snapshot's version is not in the result.
+    The first snapshot of a table, which a query without startingVersion reads, is never in the
+    result.
     """
     found = []
     for _, offset in _offsets(text):

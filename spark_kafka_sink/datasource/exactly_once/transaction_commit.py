@@ -8,8 +8,8 @@ For a stream's micro-batch, Spark passes only the options, the commit messages a
 id. So these facts come from the messages:
 
 - the run id and the query id
-- the *generation*: a number of the stream's key in the commit log. The number grows when another
-  run takes over the key. The messages have the number from the time when the tasks were planned.
+- the *generation* that the stream's key had at planning. A key's generation is a number that grows
+  when another run takes over the key.
 
 If the abort of a stream's micro-batch gets no message, the driver's token identifies the open
 transactions. This token is a part of each transactional id (``driver_identity``).
@@ -58,14 +58,14 @@ def commit(
     """Checks and commits the transactions in the tasks' commit messages. Returns how the batch was
     committed (:class:`Commit`), for example as a replay of a batch that is already committed.
 
-    - ``plan`` is None in streams.
+    - ``plan`` is None in streams. If ``plan.context.abort`` is true, a ``transaction`` block has
+      failed. Then the transactions are aborted, and the result is ``Commit.EMPTY``.
     - ``batch_id`` is the id of a stream's micro-batch.
     - ``report`` is the record of the batch's report. If any task has a transaction, this record is
       committed together with the rows.
 
-    If the write ends a failed ``transaction`` block, the transactions are aborted, and the result
-    is ``Commit.EMPTY``. Raises CommitError for messages that can't belong to this batch, and the
-    errors of ``Committer.commit``.
+    Raises CommitError for messages that can't belong to this batch, and the errors of
+    ``Committer.commit``.
     """
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 

@@ -9,10 +9,9 @@ The driver reads the commit log at planning, and sends the result as a :class:`T
 the tasks. This module also checks the exactly-once options that differ between a batch job and a
 stream.
 
-The run id and the number of a batch are compared with the commit log. For a batch job, the driver
-compares them at planning. The run id of a batch job is generated here or by ``foreach_batch``. For
-a stream, each task compares them before it writes a row, because Spark generates the run id and
-passes it only to tasks.
+The run id and the number of a batch are compared with the commit log before rows are written. For a
+batch job, the driver makes this comparison at planning. For a stream, each task makes this
+comparison, because Spark passes the run id only to tasks.
 
 ``transactional_producers`` begins the transactions, and ``transaction_commit`` commits them.
 """
@@ -75,8 +74,9 @@ class TransactionPlan:
       their rows, and the driver compares these counts with the counts of the first write.
     - ``transaction_timeout_ms`` is the option kafka.transaction.timeout.ms.
     - ``log_topic`` is the topic of the commit log.
-    - ``digest`` identifies the input of a batch job. For a stream, it identifies the input of the
-      last done batch, according to the query's checkpoint. It is empty if the input is unknown.
+    - ``digest`` is a hash of the source offsets of a batch job. For a stream, it is a hash of the
+      offsets that the query's checkpoint has for the last done batch. It is empty if the offsets
+      are unknown.
     """
 
     key: str
@@ -182,7 +182,7 @@ class TransactionPlan:
         - The batch with this ``number`` counts as committed, and it is unknown whether this job has
           the same rows.
 
-        ``generation`` is a number that the key must have if the job is a step of ``backfill``
+        ``generation`` is the generation that the key must have if the job is a step of ``backfill``
         (:func:`check_generation`). It is None for any other job.
         """
         if self.context is not None and self.number is not None:
@@ -249,9 +249,9 @@ def check_run(key: str, run: str, state: CommitState) -> None:
     """Raises an error if the run with the id ``run`` can't commit any more. ``state`` is the state
     of the run's key in the commit log.
 
-    * CommitError: the run was aborted, and no other run has taken over the key.
-    * SupersededError: another run has taken over the key, or the run with the id ``run`` was
-      aborted. The state does not show which of the two has happened.
+    * CommitError: ``state`` shows that the run was aborted, and that no other run has taken over.
+    * SupersededError: another run has taken over the key, or the run was aborted. ``state`` does
+      not show which of the two has happened.
     """
     if state.standing(run) is Standing.SUPERSEDED:
         if state.newest_run == run:
@@ -269,15 +269,14 @@ def check_run(key: str, run: str, state: CommitState) -> None:
 
 
 def check_generation(key: str, number: int, expected: int, state: CommitState) -> None:
-    """Raises an error if the key of a backfill does not have the generation ``expected``. The
-    generation is a number of the key that grows when another run takes over the key. ``expected``
-    is the generation from before the step with the txnVersion ``number`` was recorded. Without this
-    check, rows could be written twice.
+    """Raises an error if the key of a backfill does not have the generation ``expected``: the
+    generation that the key had before the step with the txnVersion ``number`` was recorded. A key's
+    generation is a number that grows when another run takes over the key.
 
-    * SupersededError: another call of ``backfill`` has taken over the key, or an operator has reset
-      the key.
-    * CommitError: the state is older than the record of the step. A broker that no longer leads the
-      partition may have returned this state.
+    * SupersededError: the generation is larger. Another call of ``backfill`` has taken over the
+      key, or an operator has reset the key.
+    * CommitError: the generation is smaller. ``state`` is old, and may come from a broker that no
+      longer leads the partition.
     """
     if state.generation == expected:
         return
@@ -304,10 +303,7 @@ def check_number(
     key: str, numbering: Numbering, query_id: str, number: int, state: CommitState
 ) -> None:
     """Raises CommitError if the commit log does not expect the batch's number.
-
-    - A micro-batch must be the last done batch of its query, or a later batch.
-    - A batch with ``Numbering.STREAM`` must be the last done batch, or the next batch.
-    - A txnVersion that was skipped can't be written after a later version.
+    :func:`number_refusal` has the rule for each kind of ``numbering``.
     """
     raise_refusal(key, number_refusal(numbering, query_id, number, state))
 
@@ -429,9 +425,9 @@ def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str
 
 
 def _digest_of_done(config: SinkConfig, state: CommitState) -> str:
-    """The digest of a stream's last done batch, according to the query's checkpoint. Empty if the
-    digest is unknown. If Spark runs that batch again, the tasks compare this digest with the digest
-    in the commit log.
+    """The digest of the source offsets of a stream's last done batch, computed from the query's
+    checkpoint. Empty if this digest is unknown, or if the commit log has no digest of this batch.
+    The tasks compare the two digests.
     """
     done = state.done_batch(state.last_done)
     if config.checkpoint_location is None or done is None or not done.digest:

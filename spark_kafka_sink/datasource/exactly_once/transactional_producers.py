@@ -6,8 +6,8 @@ be *warm*: it is kept open for a later task (``producer_cache``).
 
 An id is ``{key}~{run}~g{generation}.{driver}.{token}~{k}`` (``transactional_ids``):
 
-- ``generation`` is a number of the key in the commit log, as it was at planning. The number grows
-  when another run takes over the key.
+- ``generation`` is the generation that the key had in the commit log at planning. A key's
+  generation is a number that grows when another run takes over the key.
 - ``driver`` is the driver's token (``driver_identity``).
 - ``token`` identifies this process. A fork gets a new token, so no two processes ever share an id.
 - ``k`` is the smallest free number. A number is in use from the moment when a task acquires the id
@@ -82,8 +82,8 @@ class WorkerIds:
     """The transactional ids that this worker process has used. ``token`` is unique for the process,
     and is a part of each id. Thread-safe: ``_lock`` guards all fields.
 
-    The object remembers each used id until the process ends. The number of ids that a run uses
-    grows with the tasks of its largest micro-batch in this process, and with failed attempts.
+    The object remembers each used id until the process ends. The number of a run's ids grows with
+    the tasks of its largest micro-batch in this process, and with failed attempts.
     """
 
     def __init__(self, token: str = "") -> None:
@@ -220,8 +220,9 @@ class TransactionalProducers:
             self._ids.worker.free(id_)
 
     def leave(self) -> None:
-        """Gives the producer that :meth:`begin` has taken back to the cache, and frees its
-        transactional id. Call this method instead of :meth:`acquire` if the task gets no rows.
+        """Returns the producer of :meth:`begin` to the cache, and frees its transactional id. Does
+        nothing if :meth:`begin` has found no producer. Call this method instead of :meth:`acquire`
+        if the task gets no rows.
         """
         # (The response to DescribeTransactions may arrive later. Nothing uses this response.)
         begun, self._begun = self._begun, None
@@ -235,10 +236,8 @@ class TransactionalProducers:
         at most max.block.ms.
 
         If InitProducerId for a transactional id is sent again after a timeout, the id is not used,
-        and another id is tried. Raises KafkaTimeoutError in two cases:
-
-        - InitProducerId was sent again for three ids.
-        - A coordinator does not respond within max.block.ms.
+        and another id is tried. Raises KafkaTimeoutError if this happens for three ids, or if a
+        coordinator does not respond within max.block.ms.
         """
         doubts = 0
         while doubts < _MOST_IDS:
