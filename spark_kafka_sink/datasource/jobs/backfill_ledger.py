@@ -20,12 +20,13 @@ earlier writer.
 the rows*. In this module, only :meth:`Ledger.fence` changes the state of this key.
 
 **Steps.** The version and the end of a step are recorded before its rows are written. The version
-is larger than the version of every earlier step. A later call may find this record. Then
-:meth:`Ledger.fence` ends a decided commit, takes over the key of the rows, and compares the version
-with ``lastDone`` of this key::
+is larger than the version of every earlier step. A later call may find this record, and must find
+out whether the step is written. For this, :meth:`Ledger.fence` ends a decided commit, and takes
+over the key of the rows, so that no earlier call can commit any more. The state of this key has the
+last committed version, ``lastDone``. The version of the recorded step is compared with it::
 
     lastDone >= the version   the step is written: the next step begins at its end
-    otherwise                 the step is never written: the next step begins where it began
+    lastDone < the version    the step is never written: the next step begins where it began
 
 The next step may be smaller or larger than a step that was not written.
 
@@ -42,7 +43,7 @@ fails, and writes no row a second time:
 - If the old owner commits rows of a write that was planned before the takeover, the commit log
   refuses the commit.
 - If the old owner plans the write of a step, the planning fails. The key of the rows has a number,
-  the *generation*, and the takeover has raised this number. The step expects the generation from
+  the *generation*, which grows at each takeover. The step expects the generation that the key had
   before the takeover (:class:`BegunStep`).
 """
 
@@ -122,13 +123,12 @@ class OpenStep:
 
 @dataclass(frozen=True, slots=True)
 class BegunStep:
-    """A recorded step, whose rows the caller may write to Kafka. ``version`` is its txnVersion.
+    """A recorded step, whose rows the caller may write to Kafka.
 
-    Each key of the commit log has a generation, a number that a takeover by another caller raises.
-    All steps commit their rows under one key. ``generation`` is the generation of this key from
-    before the step was recorded. The caller passes ``generation`` as an option to the write of the
-    rows. If the key has another generation at that time, the planning of the write fails
-    (``transaction_plan.py``).
+    - ``version`` is the step's txnVersion.
+    - ``generation`` is the generation that the key of the rows had before the step was recorded.
+      The caller passes it as an option to the write of the rows. If another caller has taken over
+      in the meantime, the key has another generation, and the planning of the write fails.
     """
 
     version: int
@@ -145,9 +145,8 @@ class Progress:
     - ``at`` is a position in the source's rows (``backfill_plan.py``). All rows before this
       position are written.
     - ``step`` is the recorded next step, or None.
-    - ``version`` is the largest known txnVersion with the name of the backfill as txnAppId. It is
-      the version of a step, or of an earlier write with this txnAppId. It is -1 if no version is
-      known.
+    - ``version`` is the largest known txnVersion of the steps, and of earlier writes whose txnAppId
+      is the name of the backfill. It is -1 if no version is known.
     - ``steps`` is the number of written steps that had rows.
     - ``rows`` and ``bytes`` (of keys and values) are the totals of the written steps.
     - ``ms`` is the time in milliseconds that the written steps took.
@@ -370,16 +369,15 @@ class Ledger:
         return self._settled(caller, state, ms, is_written=True)
 
     def fence(self, caller: Caller) -> Settled:
-        """Finds out whether the recorded step is written, records the answer in the progress, and
-        removes the step from the progress. No later event can change the answer.
+        """Takes over the key of the rows, and finds out whether the recorded step is written. The
+        method does this in order:
 
-        Before that, the method changes the key of the commit log under which all steps commit their
-        rows. This is done even if no step is recorded:
-
-        1. If an earlier run has decided to commit a step, the step's transactions are all
+        1. If an earlier driver has decided to commit a step, the step's transactions are all
            committed, or all aborted.
-        2. The method takes over the key. From then on, the commit log refuses every commit of an
-           earlier run.
+        2. The method takes over the key of the rows. From then on, the commit log refuses every
+           commit of an earlier run, so a step that is not written now is never written.
+        3. If a step is recorded, the step is removed from the progress. If the step is written, the
+           progress moves to the end of the step.
 
         Raises SupersededError if other drivers keep writing the key meanwhile.
         """
@@ -433,8 +431,8 @@ class Ledger:
     def forget(self) -> None:
         """Removes the plan and the progress, even if they are damaged.
 
-        The commit log keeps the version of the last step. So the versions of the next backfill with
-        this name are larger.
+        The commit log still has the version of the last step. So the steps of a later backfill with
+        this name get larger versions.
         """
         for key in self._keys.values():
             self._retried(partial(self._remove, key))

@@ -66,8 +66,8 @@ class BackfillPlan:
       not counted.
     - ``facts`` are the options, columns and properties of the source that must be the same in each
       call.
-    - ``pin`` is the snapshot of a table, as the table's format names it. It is empty if there is no
-      snapshot.
+    - ``pin`` identifies the snapshot of the source table, such as ``delta 7``. It is empty if there
+      is no snapshot.
     """
 
     slices: int
@@ -226,8 +226,8 @@ def took_too_long(error: str, seconds: float, timeout_ms: int) -> bool:
 def step_too_long(
     name: str, error: str, seconds: float, timeout_ms: int, *, by_column: bool
 ) -> CommitError:
-    """Creates the error of a backfill that can't go on: a step of one slice failed with ``error``
-    after ``seconds``, and a slice can't be divided.
+    """Creates the error for a backfill whose smallest step is too large. The step had a single
+    slice, which can't be divided, and failed with ``error`` after ``seconds``.
     """
     if _RATE_TOO_LOW in error:
         # The write was refused before the wait, so its seconds are no measure.

@@ -20,15 +20,16 @@ class BackfillStep:
     - ``rows`` is the number of the step's rows.
     - ``bytes`` are the bytes of the step's keys and values.
     - ``seconds`` is the duration of the write.
-    - ``share`` is the estimated fraction of the source's rows that this step and all earlier steps
-      have written, from 0 to 1. All slices of a range count as equally large. If the first call
-      did not count the rows, all ranges also count as equally large.
+    - ``share`` is the fraction of the source's rows that this step and all earlier steps have
+      written, from 0 to 1. It is an estimate.
     """
 
     version: int
     rows: int
     bytes: int
     seconds: float
+    #: For the estimate, all slices of a range count as equally large. If the first call did not
+    #: count the rows, all ranges also count as equally large.
     share: float
 
 

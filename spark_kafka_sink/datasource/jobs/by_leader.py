@@ -180,9 +180,10 @@ def _tuples(units: str | list[Any] | None) -> IntervalUnits:
 def schema_with_places(
     options: Mapping[str, str], plan_columns: Callable[..., ColumnPlan]
 ) -> StructType:
-    """Answers the request of ``by_leader`` on the driver. The answer is a :class:`Places` object as
-    JSON, in the metadata of the returned schema. ``plan_columns`` is the function of
-    ``write/schema.py`` that finds the columns of the key and of the partition.
+    """Runs on the driver, and answers the request that ``by_leader`` sends from the user's process.
+    The answer is a :class:`Places` object as JSON, in the metadata of the returned schema.
+    ``plan_columns`` is the function of ``write/schema.py`` that finds the columns of the key and of
+    the partition.
     """
     given = dict(options)
     schema = given.pop(_QUESTION)

@@ -75,8 +75,9 @@ def upserts(
     position, all of them stay. The sink makes each of these rows a dead letter or an error.
 
     Raises ConfigError for a stream, for an unknown order, and for a ``changelog`` with ``before``
-    but without ``delete``. Raises SchemaError for a missing column, and for a key column if equal
-    values of its type may have different bytes.
+    but without ``delete``. Raises SchemaError for a missing column. Also raises SchemaError for a
+    key column if equal values of its type may have different bytes, such as 0.0 and -0.0 of the
+    type ``double``.
     """
     log = _changelog(changelog)
     _check(df, keys, log)
@@ -159,17 +160,15 @@ def _type_after(type_: Column, log: Changelog) -> Column:
 def _compared(
     last: DataFrame, of_key: WindowSpec, last_first: WindowSpec, text: Column
 ) -> DataFrame:
-    """Adds four columns to ``last``, which has the last changes of each key:
+    """Adds four columns to ``last``, which has the last changes of each key. A key has several last
+    changes if they share the last place in the order of the key's changes.
 
     - ``_COUNT`` is the number of last changes of the row's key.
     - ``_ROW`` is the number of the row among these changes, from 1.
     - ``_TEXT`` is the table's row as JSON. It is null if the key has only one last change, and for
       a row that can't be ranked.
-    - ``_SAME`` tells whether all last changes of the key have equal rows.
-
-    A key has several last changes if several changes share the last place in the order of the key's
-    changes. If the rows of these changes are equal, the source has sent a change twice. If the rows
-    differ, it is unknown which change is the last.
+    - ``_SAME`` tells whether all last changes of the key have equal rows. Equal rows mean that the
+      source has sent a change twice. If rows differ, it is unknown which change is the last.
     """
     from pyspark.sql import functions as F
 
