@@ -290,10 +290,10 @@ class _Topic:
     def _with_neighbours(
         self, there: Sequence[PartitionClaim], counts: list[RangeCount]
     ) -> list[RangeCount]:
-        """If a range has fewer rows than the report claims, counts its rows a second time, in a
-        larger range with more offsets before and after. Some rows of the write may be just outside
-        the original range, because their offsets are not known. Returns the counts of all ranges,
-        with the second counts in place of the first ones.
+        """Counts the rows of some partitions a second time: if a partition has fewer rows than the
+        report claims, the second count covers more offsets before and after the claimed range. Some
+        rows of the write may be there, because their offsets are not known. Returns the last count
+        of each partition.
         """
         reader = PartitionReader(self.client, "", "READ on the topic")
         longer: dict[int, RangeCount] = {}

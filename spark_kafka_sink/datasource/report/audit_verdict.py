@@ -122,11 +122,12 @@ def partition_audit(
 def verdict_of(
     claims: Claims, claim: PartitionClaim, found: RangeCount, settings: Mapping[str, str | None]
 ) -> tuple[AuditVerdict, str]:
-    """The verdict on a partition that was read as a whole, and the reason for the verdict.
-    ``settings`` are the topic's configs. They are empty if unknown.
+    """The verdict on a partition, and the reason for the verdict. ``found`` is the result of
+    reading the whole range of ``claim``, not a sample. ``settings`` are the topic's configs. They
+    are empty if unknown.
 
-    If the report does not have the number of rows of each partition, a range that was read to its
-    end gets the verdict COUNTED. The caller must then compare the rows of the whole topic.
+    If the report does not have the number of rows of each partition, the verdict COUNTED is not
+    final: the caller must then compare the rows of the whole topic.
     """
     if claims.of_nothing:
         return _of_nothing(claims, found)

@@ -81,7 +81,9 @@ class Claims:
 
     @property
     def of_nothing(self) -> bool:
-        """Whether the report claims no row: this write has added no row, or it failed."""
+        """Whether the report claims no rows: the write had no rows, had been committed before,
+        failed, or was aborted.
+        """
         return self.outcome in _NOTHING
 
     @property
@@ -95,17 +97,14 @@ class Claims:
     def unlisted(self) -> int:
         """The number of rows in partitions that the report does not list. 0 if this number is
         unknown.
-
-        The result is the number of all rows minus the number of listed rows. If the report has the
-        number of rows of each listed partition, the listed rows are the rows of these partitions.
-        If the report does not have these numbers, the listed rows are all rows of the topics with a
-        listed partition.
         """
         if self.of_nothing:
             return 0
         listed = [one.rows for one in self.partitions if one.rows is not None]
         if listed or not self.partitions:
             return max(self.rows - sum(listed), 0)
+        # The report has no number of rows of each partition. The rows of a topic count as listed if
+        # one of its partitions is listed.
         topics = {one.tp.topic for one in self.partitions}
         if not topics <= self.topic_rows.keys():
             return 0
@@ -113,7 +112,9 @@ class Claims:
 
 
 def claims_of(report: WriteReport | Mapping[str, object] | str) -> Claims:
-    """The claims of a report, or of a report's JSON. Raises ConfigError for any other value."""
+    """Reads the claims of a report: the rows and checksums that an audit compares with Kafka.
+    ``report`` is a :class:`WriteReport` or its JSON. Raises ConfigError for any other value.
+    """
     fields: object = report
     if isinstance(report, WriteReport):
         fields = as_json(report)

@@ -106,8 +106,8 @@ class FailedAttempts:
         """Stores the identity of the write in a file. The first attempt of the first task calls
         this method at its start. Never raises.
 
-        If a user stops a write, Spark kills every attempt before it can store a report. The report
-        of such a write gets its identity from this file.
+        If a user stops a write, Spark kills the attempts, and they store no report. The batch's
+        report then gets the identity of the write from this file.
         """
         # (The application's local directory is the cheapest one to write to.)
         if self._sees_local():

@@ -73,8 +73,9 @@ def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | 
 
 
 def schema_with_report(requested: str) -> StructType:
-    """Answers a request of ``last_report`` on the driver. The metadata of the returned schema have
-    a report's JSON, or the reason why there is no report.
+    """Answers a request of ``last_report`` on the driver. The answer is in the metadata of the
+    returned schema: the JSON of the report, or the reason why the driver keeps no reports. If there
+    is no report yet, the answer is empty.
     """
     try:
         text = kept(None if requested == _OF_ANY else requested)

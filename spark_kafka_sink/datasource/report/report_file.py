@@ -23,9 +23,14 @@ from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 
 def check_report_path(path: str) -> None:
-    """Raises ConfigError if ``path`` is neither a file nor a directory, or if the operator's allow
-    list does not permit the path. Call this function before a row is written. A path that does not
-    exist is not an error here. :func:`lacks` checks whether the directory exists.
+    """Raises ConfigError in these cases:
+
+    - The operator's allow list does not permit ``path``.
+    - The path is a URI such as ``s3://bucket/x``.
+    - The path exists, and is neither a regular file nor a directory.
+
+    A path that does not exist is accepted here. :func:`lacks` checks whether its directory exists.
+    Call this function before a row is written.
     """
     allow_lists.check_report_path(path)
     try:

@@ -132,9 +132,7 @@ _REPORTED = frozenset(_names_of(WriteReport))
 
 
 def _of_equal_names(produced: ProduceReport) -> dict[str, object]:
-    """The fields of a producer's report that a batch's report has under the same name, with their
-    values.
-    """
+    """The fields of ``produced`` that :class:`WriteReport` also has, with their values."""
     return {n: getattr(produced, n) for n in _names_of(ProduceReport) if n in _REPORTED}
 
 
@@ -315,14 +313,11 @@ _UNTOLD = ErrorReport(
 
 
 def _ends_the_batch(attempt: WriteReport) -> tuple[int, bool]:
-    """A sort key for the attempts that did not succeed. Each attempt has raised an error, or Spark
-    has stopped it. The attempt that caused the end of the batch has the greatest key.
-
-    1. An attempt with a greater attempt number has a greater key. Spark ends a batch after the last
-       allowed attempt of a task.
-    2. Of two attempts with the same number, the attempt that Spark has stopped has the smaller key.
-       Spark stops the other tasks after the end of the batch.
+    """A sort key for attempts that raised an error or were stopped by Spark. The attempt that has
+    ended the batch has the greatest key.
     """
+    # Spark ends a batch after the last allowed attempt of a task, so this attempt has the greatest
+    # number. Then Spark stops the other tasks, so a stopped attempt counts less.
     number = 0 if attempt.slowest_task is None else attempt.slowest_task.attempt
     code = None if attempt.error is None else attempt.error.code
     return number, code != Kind.TASK_STOPPED.kp_code
