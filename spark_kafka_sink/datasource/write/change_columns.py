@@ -50,9 +50,9 @@ class FeedColumns:
     - ``rows`` is the schema of the table's rows. The options keyColumns and valueColumns may name
       columns of this schema. If the feed has the structs ``before`` and ``after``, ``rows`` is the
       schema of these structs. If not, ``rows`` is the DataFrame's schema.
-    - ``first`` is the index of a row's first column in a task's batch. If the feed has structs, the
-      task appends the fields of a struct to Spark's batch, and ``first`` is the index of the first
-      field. If not, ``first`` is 0.
+    - ``first`` is the index of the table's first column in a task's batch. It is 0 if the feed has
+      no structs. If the feed has structs, the task appends the table's columns to the batch, and
+      ``first`` is the number of columns before them.
     """
 
     plan: ChangePlan
@@ -118,18 +118,15 @@ def feed_columns(schema: StructType, log: Changelog) -> FeedColumns:
 
 
 def with_feed(schema: StructType, feed: FeedColumns) -> StructType:
-    """The schema of the batches in a task that writes a change feed: a DataFrame with the changes
-    of a table. The schema has the columns of Spark's batch, and the columns that the task appends:
+    """Returns ``schema`` with the columns that a task appends to each batch of a change feed:
 
-    - If the feed has the rows of the table in structs, the task appends the fields of such a
-      struct.
+    - If the feed has the table's rows in structs, the task appends the fields of such a struct.
     - If the task writes Debezium envelopes, the task appends the fields of an envelope.
-
-    The task also appends a column that marks unusable changes. This column is not in the result,
-    because no option can name it.
     """
     from pyspark.sql.types import LongType, StringType, StructType
 
+    # (The task also appends a column that marks unusable changes. This column is not in the result,
+    # because no option can name it.)
     made = StructType(list(schema.fields))
     if feed.first:
         for field in feed.rows.fields:

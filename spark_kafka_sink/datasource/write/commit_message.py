@@ -42,14 +42,14 @@ class TaskTransaction:
     """The transaction of a task with exactly-once.
 
     - ``prepared``: the transaction that the driver must end. None if the task wrote nothing.
-    - ``generation``: a number of the write's key in the commit log, as it was at planning. The
-      number grows when another run takes over the key.
+    - ``generation``: the generation that the write's key had in the commit log at planning. A key's
+      generation is a number that grows when another run takes over the key.
     - ``start_ms``: the wall time of the first row in milliseconds. -1 if there was no row.
     - ``payload``: the numbers of rows and bytes that the task wrote, such as ``(1000, 52000)``. If
       the batch is already done, these are the rows and bytes that the task skipped. None if the
       task did not count.
-    - ``letters``: the number of dead letters that a replay of the batch would find again. Dead
-      letters because of a timestamp are not included (``DeadLetters.check``).
+    - ``letters``: the number of dead letters, without rows that only have a forbidden timestamp
+      (``DeadLetters.check``). The driver compares this number if the batch runs again.
     """
 
     generation: int

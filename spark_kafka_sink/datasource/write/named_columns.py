@@ -2,8 +2,8 @@
 schema, and checks their types. This happens on the driver, before any task.
 
 Names are resolved as by Spark with ``spark.sql.caseSensitive=false``: letter case does not matter.
-An exact match is preferred, so that a DataFrame of a case-sensitive session can also be written. In
-JSON, a field has the name as the option spells it, like in ``to_json(struct(id))``.
+An exact match is preferred, so that a DataFrame of a case-sensitive session can also be written.
+The names in JSON are spelled as in the option, like in ``to_json(struct(id))``.
 
 The plan also gets properties of Spark's types that Arrow's types lack, such as the units of an
 interval. The tasks convert the values (``records/json/json_text.py``).

@@ -78,8 +78,8 @@ class RateLimit:
             start, paid = end, paid + cost
 
     def wait(self, cost_ms: float) -> None:
-        """Waits until rows that cost ``cost_ms`` milliseconds may be sent. An interrupt ends the
-        wait.
+        """Waits until the next rows may be sent. ``cost_ms`` is the time in milliseconds that these
+        rows take at the rate limit. An interrupt ends the wait.
         """
         now = self._clock.now_ms()
         paid = now if self._paid_until_ms is None else self._paid_until_ms

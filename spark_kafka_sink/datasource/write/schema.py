@@ -209,8 +209,8 @@ def _composed_key(
 
 
 def batch_schema(schema: StructType, plan: ColumnPlan) -> StructType:
-    """The schema of a task's batches: the DataFrame's columns, and with a change feed the columns
-    that the task adds.
+    """The schema of a task's batches. These are the columns of the DataFrame. For a change feed,
+    the schema also has the columns that the task appends.
     """
     if plan.changes is None:
         return schema

@@ -25,9 +25,9 @@ class WriteContext:
     - ``query_id``: the query's id. Empty if the query is unknown.
     - ``digest``: a hash of the micro-batch's source offsets (``exactly_once/checkpoint.py``). The
       hash is the same if the micro-batch runs again. Empty if the hash is unknown.
-    - ``known``: True if this write is certainly a replay in case its batch id is already done. A
-      replay repeats an earlier write. The query or the digest makes this certain, or an equal
-      earlier write of this process.
+    - ``known``: whether this write is certainly a replay if its batch id is already done. It is
+      certain if the query or the digest is known, or if this process has already written the same
+      DataFrames. If it is not certain, the write is refused, except with verifyReplays=false.
     - ``offsets``: the offsets for the option offsetsGroup, by topic and partition.
 
     Only in a ``transaction`` block, whose writes are committed together:

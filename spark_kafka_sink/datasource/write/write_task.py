@@ -104,9 +104,7 @@ class TransactionTime:
     """The time limit of a task's transaction, in milliseconds. The transaction must end within
     ``timeout_ms`` (transaction.timeout.ms). The last ``margin_ms`` are for the driver's commit.
 
-    ``generation`` is a number of the write's key in the commit log, as it was at planning. The
-    number grows when another run takes over the key. The task returns ``generation`` to the driver
-    (``TaskTransaction``).
+    ``generation`` is a number that the task returns to the driver (:class:`TaskTransaction`).
     """
 
     timeout_ms: int
@@ -210,7 +208,7 @@ class WriteTask:
         creates no producer. Errors:
 
         - DataError for a row that can't be sent.
-        - If rows were not acknowledged, the error that is the cause, or DeliveryError.
+        - If a row was not acknowledged: the error that is the cause, or DeliveryError.
         - DeliveryError if the transaction has no time left.
         - Any exception of Spark's input.
         """
