@@ -6,7 +6,7 @@ to :class:`PlannedBatch`. Most modules are imported on use, so that a lookup of 
 
 The driver checks a write in this order:
 
-1. Options are set, and the mode is not overwrite. A topic can't be replaced.
+1. The write has at least one option. The mode is not overwrite, because a topic can't be replaced.
 2. The values of the options, and the columns.
 3. The file of the report, and the users' classes.
 4. The brokers and the topics (the preflight).
@@ -85,12 +85,12 @@ class KprodDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str | StructType:
-        """Returns the columns of a table that is created without a schema (CREATE TABLE ... USING
-        kprod).
+        """Returns one of two schemas:
 
-        Also executes a request to the driver, if the options contain one, and returns a schema that
-        contains the answer. ``last_report``, ``backfill`` and ``by_leader`` send such requests
-        (``process/asked_of_driver.py``).
+        - Usually, the columns of a table that is created without a schema (CREATE TABLE ... USING
+          kprod).
+        - If an option has a request of ``last_report``, ``backfill`` or ``by_leader``, a schema
+          with the answer (``process/asked_of_driver.py``).
         """
         if _BY_LEADER in self.options:
             from spark_kafka_sink.datasource.jobs.by_leader import schema_with_places

@@ -54,7 +54,8 @@ _CODE = re.compile(r"KP\d{4}")
 @dataclass(frozen=True, slots=True)
 class MetricValue:
     """A value of a metric in the metric's unit. ``labels`` are the values of the metric's labels,
-    in the order of the labels. ``count`` is the number of times that a histogram counts the value.
+    in the order of the labels. ``count`` is for histograms: the number of measurements that have
+    this value.
     """
 
     instrument: Instrument

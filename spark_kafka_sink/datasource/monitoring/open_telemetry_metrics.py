@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class OpenTelemetryMetrics:
-    """Records all metrics of writes as instruments of ``meter_provider``. Give this object to a
-    :class:`KprodListener`. The default is the meter provider of the process. Without an
-    OpenTelemetry SDK, the instruments do nothing.
+    """Records all metrics of writes as instruments of ``meter_provider``, by default the meter
+    provider of the process. Give this object to a :class:`KprodListener`. Without an OpenTelemetry
+    SDK, the instruments do nothing.
     """
 
     def __init__(self, meter_provider: MeterProvider | None = None) -> None:

@@ -29,11 +29,10 @@ class TopicTail:
 
     def new_values(self, timeout_ms: int) -> list[bytes]:
         """The values of the records since the last call, from one Fetch request. Incomplete and
-        unreadable records are skipped. The result is also an empty list in two cases:
+        unreadable records are skipped. The first call returns an empty list.
 
-        - It is the first call.
-        - The records at the current offset were deleted. The next call continues at the new first
-          offset.
+        If the records at the current offset were deleted, the result is an empty list. The next
+        call then continues at the new first offset.
 
         Raises AuthorizationError if a right is missing. Raises KafkaTimeoutError if the topic is
         missing, or if the leader of the partition does not respond in time.

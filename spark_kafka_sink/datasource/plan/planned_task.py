@@ -1,7 +1,7 @@
 """Runs a task of a :class:`WritePlan` in a worker: writes one partition of the DataFrame.
 
-This module creates the parts that a :class:`WriteTask` needs: the source of its producer, its rate
-limit and its dead letters. If the attempt fails, it stores a report of the attempt.
+This module creates the objects that a :class:`WriteTask` needs, such as its rate limit. If the
+attempt fails, this module stores a report of the attempt.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The files of this folder write no rows and open no connections:
 
 ==================  ==================================================================
 active_session      makes a Spark session active for a call
-asked_of_driver     requests to the driver, with the answer in a data source's schema
+asked_of_driver     requests from the user's process to the driver
 calling_query       the streaming query that has called a foreachBatch function
 driver_identity     a token of the Spark driver that this process belongs to
 connect_function    a hint for a foreachBatch function that Spark Connect can't start

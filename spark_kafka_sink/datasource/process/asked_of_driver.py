@@ -1,8 +1,13 @@
 """Sends requests from the user's process to the driver, and the answers back.
 
 The user's process may be a Connect client on a machine that can't reach the brokers. The driver can
-reach the brokers. So the user's process requests the schema of a data source, with its request in
-the options. The driver computes the schema, and puts the answer into the metadata of a column.
+reach the brokers. A request takes this way:
+
+1. The user's process reads the schema of the data source ``kprod``. The request is an option of
+   this read.
+2. Spark calls the data source on the driver. The data source executes the request, and returns a
+   schema with one column. The metadata of the column contain the answer.
+
 Spark starts no task for a schema, so a request is answered even while all slots of the executors
 are busy.
 

@@ -63,8 +63,9 @@ def calling_query(session: SparkSession, number: int) -> CallingQuery:
 
 
 def _active_query(session: SparkSession, name: str, number: int) -> CallingQuery:
-    """The active query that runs in ``session``. ``name`` is the UUID of the session. If no active
-    query runs in this session, the result is the query in the local properties of this thread.
+    """Finds the active query that runs in ``session``. ``name`` is the UUID of ``session``, and
+    ``number`` is the micro-batch's id. If no active query runs in ``session``, the local properties
+    of this thread may identify the query. They count only if they name this micro-batch.
     """
     here, of_thread = _local_id(session), CallingQuery("", "", name)
     is_written_here = here != "" and _local(session, "streaming.sql.batchId") == str(number)

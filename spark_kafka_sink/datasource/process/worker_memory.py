@@ -41,8 +41,7 @@ def memory_error(error: BaseException) -> KafkaError | None:
 
     - In a task, the result is a DeliveryError, so that Spark may run the task again.
     - In a process that plans or commits, the result is a KafkaError. If ``error`` is already a
-      KafkaError, the result is None, because the text of ``error`` about transactions must not be
-      lost.
+      KafkaError, the result is None.
     """
     plans = _OF_PLANNER in os.environ
     if sys.platform == "win32" or (plans and isinstance(error, KafkaError)):

@@ -103,9 +103,9 @@ class SchemaCache:
             _log.info("schemas can't be cached for an outage of the registry: %s", why)
 
     def is_first_use(self) -> bool:
-        """Whether the stored response is used for the first time since the registry last responded.
-        Each call of this method counts as a use, also in other processes of the same user of the
-        operating system.
+        """True at the first call after the registry's last response, and False at each later call.
+        The calls of all processes of the same operating-system user count together. If the file
+        system fails, each call returns True.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:

@@ -29,10 +29,8 @@ def _to_format(
 def _to_table(
     method: Callable[..., object], writer: object, *args: object, **kwargs: object
 ) -> object:
-    """Calls ``method``, a writer's method that writes to a table, while the DataFrame's session is
-    active. The format of the table is not known here, so the session is made active for a table of
-    any format.
-    """
+    """Calls ``method`` of a Spark writer while the DataFrame's session is active."""
+    # (This is also done for a table of another format: the table's format is not known here.)
     with active_session(getattr(writer, "_spark", None)):
         return method(writer, *args, **kwargs)
 

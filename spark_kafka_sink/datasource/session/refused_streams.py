@@ -53,8 +53,8 @@ def _function(
     method: Callable[..., object], writer: object, *args: object, **kwargs: object
 ) -> object:
     """Wraps the methods foreachBatch and foreach of a stream's writer. A stream with one of these
-    methods ignores the format that was set on the writer. So the wrapper marks the writer, and this
-    stream is not refused.
+    methods does not use the format that was set on the writer. So the wrapper marks the writer, and
+    ``start()`` does not refuse the stream.
     """
     made = method(writer, *args, **kwargs)
     note_other_format(writer)

@@ -4,8 +4,9 @@
 Spark plans a write in a process without a session, and passes only options to it. So the writer in
 the user's process adds the two options when a write starts. ``config/named_columns.py`` uses them.
 
-``register(spark)`` installs the patches. Writes to tables (``writeTo``, ``insertInto``, SQL) do not
-get the options, because the format of a table is not known here.
+``register(spark)`` wraps the methods of Spark's writers for this purpose. Writes to tables
+(``writeTo``, ``insertInto``, SQL) do not get the options, because the format of a table is not
+known here.
 """
 
 from __future__ import annotations
