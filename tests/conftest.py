@@ -97,7 +97,14 @@ def _in_scene(test: Callable[..., None], **given: Any) -> None:
 
 
 def _in_world(test: Callable[..., None], **given: Any) -> None:
-    given["world"].run(lambda: test(**given))
+    ran: list[bool] = []
+
+    def body() -> None:
+        test(**given)
+        ran.append(True)
+
+    given["world"].run(body)
+    assert ran, "the run of this world does not run the test"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

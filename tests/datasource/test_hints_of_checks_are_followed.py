@@ -4,8 +4,6 @@ of three.
 
 from __future__ import annotations
 
-import pytest
-
 from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.topic_steps import report_topic_step
 from tests.datasource.test_topic_steps import (
@@ -17,46 +15,44 @@ from tests.datasource.test_topic_steps import (
     rows_of,
 )
 
-pytestmark = pytest.mark.simulated
-
 
 def test_brokers_that_are_started_make_the_replicas_green():
     """So does a topic with more replicas, which is the other advice."""
-    world = cluster_of_three(CONFIGS)
+    scene = cluster_of_three(CONFIGS)
 
     def body():
-        _, *followers = created(world, "rows", replicas=3, least=2)
+        _, *followers = created(scene, "rows", replicas=3, least=2)
         for node in followers:
-            world.cluster.stop_broker(node)
-        found = rows_of(world, config("rows"))["replicas"]
+            scene.cluster.stop_broker(node)
+        found = rows_of(scene, config("rows"))["replicas"]
         assert found.change.startswith("start the brokers that are down")
         for node in followers:
-            world.cluster.start_broker(node)
-        assert rows_of(world, config("rows"))["replicas"].state is StepState.OK
+            scene.cluster.start_broker(node)
+        assert rows_of(scene, config("rows"))["replicas"].state is StepState.OK
 
-        created(world, "tight", replicas=2, least=2)
-        found = rows_of(world, config("tight"))["replicas"]
+        created(scene, "tight", replicas=2, least=2)
+        found = rows_of(scene, config("tight"))["replicas"]
         assert found.change == "give the topic more replicas than min.insync.replicas"
-        created(world, "wide", replicas=3, least=2)
-        assert rows_of(world, config("wide"))["replicas"].state is StepState.OK
+        created(scene, "wide", replicas=3, least=2)
+        assert rows_of(scene, config("wide"))["replicas"].state is StepState.OK
 
-    world.run(body)
+    scene.perform(body)
 
 
 def test_another_topic_for_reports_makes_its_row_green():
-    world = cluster_of_three(CONFIGS)
+    scene = cluster_of_three(CONFIGS)
 
     def step_of(topic):
-        with world.client() as client:
+        with scene.client() as client:
             (found,) = report_topic_step(client, config("t", reportTopic=topic), TIMEOUT_MS)
         return found
 
     def body():
-        world.cluster.create_topic("table", 1, configs={"cleanup.policy": "compact"})
+        scene.cluster.create_topic("table", 1, configs={"cleanup.policy": "compact"})
         found = step_of("table")
         assert found.state is StepState.FAILED
         assert found.change == "set cleanup.policy=delete on it, or name another topic"
-        world.cluster.create_topic("reports", 1, configs={"cleanup.policy": "delete"})
+        scene.cluster.create_topic("reports", 1, configs={"cleanup.policy": "delete"})
         assert step_of("reports").state is StepState.OK
 
-    world.run(body)
+    scene.perform(body)

@@ -20,32 +20,30 @@ from tests.datasource.test_topic_steps import (
 )
 from tests.fakes.fake_cluster.control import FOREVER
 
-pytestmark = pytest.mark.simulated
-
 
 @pytest.fixture
-def world():
+def scene():
     return cluster_of_three(CONFIGS)
 
 
-def asked(world, api):
+def asked(scene, api):
     """Counts the requests from now on."""
-    return world.cluster.control.delay(api, 0, FOREVER)
+    return scene.cluster.control.delay(api, 0, FOREVER)
 
 
-def test_rows_that_name_their_topics_have_none_to_check(world):
-    metadata, configs = asked(world, ApiKey.METADATA), asked(world, ApiKey.DESCRIBE_CONFIGS)
-    with world.client() as client:
+def test_rows_that_name_their_topics_have_none_to_check(scene):
+    metadata, configs = asked(scene, ApiKey.METADATA), asked(scene, ApiKey.DESCRIBE_CONFIGS)
+    with scene.client() as client:
         assert check_topics(client, config(None), (), TIMEOUT_MS) == {}
         assert settings_if_there(client, None, TIMEOUT_MS) is None
     assert (metadata.fired, configs.fired) == (0, 0)
 
 
-def test_the_configs_of_each_topic_are_given(world):
+def test_the_configs_of_each_topic_are_given(scene):
     """The queue's, too, of which nothing is warned."""
     for topic in ("rows", "letters"):
-        created(world, topic, replicas=3, least=1)
-    with world.client() as client:
+        created(scene, topic, replicas=3, least=1)
+    with scene.client() as client:
         found = check_topics(client, config("rows"), ("rows", "letters"), TIMEOUT_MS)
         settings = settings_if_there(client, "rows", TIMEOUT_MS)
         assert settings_if_there(client, "nobody-made-it", TIMEOUT_MS) is None
@@ -56,29 +54,29 @@ def test_the_configs_of_each_topic_are_given(world):
     assert settings["min.insync.replicas"] == "1"
 
 
-def test_a_request_that_fails_leaves_a_check_out(world):
+def test_a_request_that_fails_leaves_a_check_out(scene):
     """The tasks raise errors then."""
     code = ErrorCode.INVALID_REQUEST
-    world.cluster.control.answer(ApiKey.DESCRIBE_CONFIGS, code, FOREVER)
-    with world.client() as client:
+    scene.cluster.control.answer(ApiKey.DESCRIBE_CONFIGS, code, FOREVER)
+    with scene.client() as client:
         assert check_topics(client, config("t"), ("t",), TIMEOUT_MS) == {}
 
 
-def test_brokers_that_tell_no_time_leave_the_clock_out(world):
+def test_brokers_that_tell_no_time_leave_the_clock_out(scene):
     """Before 3.3 they have no DescribeQuorum, as this cluster."""
-    with world.client() as client:
+    with scene.client() as client:
         found = _clock(client, config("t"), None, TIMEOUT_MS)
     assert (found.name, found.state) == ("clock", StepState.SKIPPED)
     assert found.said == "brokers before 3.3, or with ZooKeeper, don't report it"
 
 
-def test_a_group_is_asked_for_its_members_once_a_minute(world):
+def test_a_group_is_asked_for_its_members_once_a_minute(scene):
     """Each micro-batch is planned again."""
-    requests = asked(world, ApiKey.LIST_GROUPS)
-    with world.client() as client:
+    requests = asked(scene, ApiKey.LIST_GROUPS)
+    with scene.client() as client:
         for _ in range(3):
             refuse_members(client, "reports-of-orders")
         assert requests.fired == 1
-        world.scheduler.sleep(61_000)
+        scene.scheduler.sleep(61_000)
         refuse_members(client, "reports-of-orders")
     assert requests.fired == 2
