@@ -254,7 +254,7 @@ class AdminClient:
         metadata = self.loop.metadata
         now = self.clock.now_ms()
         timeout_ms = self.config.max_block_ms if timeout_ms is None else timeout_ms
-        answers = metadata.answers
+        answers = before = metadata.answers
         unknown_since: dict[str, int] = {}
         metadata.add_topics(topics, now)
         metadata.request_update(reset_equivalent_backoff=True)
@@ -279,16 +279,22 @@ class AdminClient:
             if missing_topic_timeout_ms is not None and any(
                 now - since >= missing_topic_timeout_ms for since in unknown_since.values()
             ):
-                raise self._not_present(topics, missing_topic_timeout_ms)
+                raise self._not_present(topics, missing_topic_timeout_ms, answered=True)
             answers = metadata.answers
             metadata.request_update(reset_equivalent_backoff=True)
             return NEVER
 
         if not self.loop.poll_until(check, now + timeout_ms):
-            raise self._not_present(topics, timeout_ms)
+            answered = metadata.answers > before
+            raise self._not_present(topics, timeout_ms, answered=answered)
         return metadata.cluster
 
-    def _not_present(self, topics: Collection[str], timeout_ms: int) -> KafkaTimeoutError:
+    def _not_present(
+        self, topics: Collection[str], timeout_ms: int, *, answered: bool
+    ) -> KafkaTimeoutError:
+        """The error after a wait for ``topics``. ``answered`` is False if no broker has responded
+        during this wait. An earlier response does not show that a topic is missing now.
+        """
         metadata = self.loop.metadata
         if not topics:
             return metadata.no_broker_answered(timeout_ms, "nothing is known of the cluster")
@@ -304,7 +310,7 @@ class AdminClient:
         message = (
             f"{noun} {', '.join(missing)} not found: not present in metadata after {timeout_ms} ms."
         )
-        if metadata.answers == 0:
+        if not answered:
             return metadata.no_broker_answered(timeout_ms, message)
         return KafkaTimeoutError(
             message,

@@ -13,7 +13,7 @@ from crc32c import crc32c
 from spark_kafka_sink import AuditVerdict
 from spark_kafka_sink.admin.existing_topic import existing_to_read
 from spark_kafka_sink.admin.partition_count import RangeCount, count_ranges
-from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode, KafkaTimeoutError
 from spark_kafka_sink.datasource.report.audit import AuditResult, audit_over
 from spark_kafka_sink.datasource.report.claims import Claims, PartitionClaim
 from spark_kafka_sink.datasource.report.write_report import WriteOutcome
@@ -328,6 +328,17 @@ def test_an_audit_that_waits_when_its_time_is_over_says_so(scene: Scene, api: Ap
         assert client.clock.now_ms() - until_ms < 1_000
     (found,) = result.partitions
     assert (found.verdict, found.reason) == (AuditVerdict.UNREAD, "the time for the audit is over")
+
+
+def test_brokers_that_are_silent_do_not_make_a_topic_gone(scene: Scene) -> None:
+    """No broker has answered that there is no such topic."""
+    claims = claims_on(scene.cluster.logs[TP])
+    with scene.client(max_block_ms=3_000) as client:
+        client.describe_topics((), allow_auto_topic_creation=False)
+        fault = scene.control.drop(ApiKey.METADATA, FOREVER, where=lambda one: one.body.topics)
+        with pytest.raises(KafkaTimeoutError, match="no broker answered within 3000 ms"):
+            audit_over(client, claims, None)
+    assert fault.fired
 
 
 @pytest.mark.parametrize("without_offset", [0, 6])
