@@ -122,17 +122,20 @@ def claims_of(report: WriteReport | Mapping[str, object] | str) -> Claims:
         fields = json_object(report)
     try:
         assert isinstance(fields, Mapping)
-        if fields["reportVersion"] != REPORT_VERSION:
-            raise ConfigError(
-                f"a report of version {json.dumps(fields['reportVersion'])} can't be audited here",
-                hint="install the version of spark-kafka-sink that has written it",
-            )
-        return _claims(fields)
+        version = fields["reportVersion"]
+        if version == REPORT_VERSION:
+            return _claims(fields)
+        shown = json.dumps(version)
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError):
         raise ConfigError(
             "this is not a report of a write, or a part of it is missing",
             hint="give a line of reportPath, a record of reportTopic, or a WriteReport",
         ) from None
+    # (A ConfigError is a ValueError: not within the block above.)
+    raise ConfigError(
+        f"a report of version {shown} can't be audited here",
+        hint="install the version of spark-kafka-sink that has written it",
+    )
 
 
 def _claims(fields: Mapping[str, object]) -> Claims:

@@ -292,6 +292,13 @@ def test_a_report_of_a_failed_write_has_no_unlisted_rows() -> None:
     assert claims_of(report | {"outcome": "committed"}).unlisted == 4
 
 
+def test_a_report_of_another_version_names_the_way_to_audit_it() -> None:
+    with pytest.raises(ConfigError) as raised:
+        claims_of(report_json() | {"reportVersion": 99})
+    assert raised.value.message == "a report of version 99 can't be audited here"
+    assert raised.value.hint == "install the version of spark-kafka-sink that has written it"
+
+
 @pytest.mark.parametrize(
     "given",
     ["no JSON", "[]", 7, {"reportVersion": 1}, report_json() | {"topicCounts": {}}],
