@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark import TaskContext
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
-SECTION = PAGE.partition("## A limit of your own\n")[2]
+SECTION = PAGE.partition("## A limit for the rate of a write\n")[2]
 EXAMPLE = re.findall(r"^```python\n(.*?)^```", SECTION, re.DOTALL | re.MULTILINE)[0]
 
 
