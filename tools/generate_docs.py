@@ -108,11 +108,13 @@ def client_files_page() -> str:
     """docs/client-files.md: the files of conf/clients."""
     lines = ["# Client files by service", "", NOTICE, ""]
     lines += [
-        "Copy the file for your service, and fill in your addresses and names. Put it at the same",
-        "path on the driver and on every executor. Then set the option `configFile` of the write",
-        "to this path. For the command `kprod`, give it with `-c FILE`.",
-        "The files contain references such as `${file:/etc/secrets/password}` in place of secrets.",
-        "Put each secret into the file or variable of its reference, on the driver and on every",
+        "Copy the file for your service, and fill in your addresses and names. Put the file at the",
+        "same path on the driver and on every executor. Then set the option `configFile` of the",
+        "write to this path. For the command `kprod`, pass the path with `-c`.",
+        "",
+        "The files contain references such as `${file:/etc/secrets/password}` or",
+        "`${env:KAFKA_PASSWORD}` in place of secrets. Put each secret into the file or environment",
+        "variable that its reference names, on the driver and on every",
         "executor ([secrets](security.md#secrets)).",
     ]
     for path in sorted((ROOT / "conf" / "clients").glob("*.properties")):

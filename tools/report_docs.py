@@ -107,8 +107,9 @@ def _fields(cls: type, known: Collection[str] = ()) -> Iterator[str]:
 
 _INTRODUCTION = """\
 After each batch or micro-batch, the driver writes a report: a JSON object with the outcome, the
-number of rows, and the times of the write. Failed writes have a report too. A report contains no
-rows and no secrets. A [notebook](notebooks/report.md) reads and plots the reports of five writes.
+number of rows, and the times of the write. Most [failed writes](#why-a-batch-failed) have a report
+too. A report contains no rows and no secrets. A [notebook](notebooks/report.md) reads and plots the
+reports of five writes.
 
 ## Where reports go
 
@@ -195,9 +196,9 @@ If a report can't be written to a destination, the write continues, and a warnin
 
 ## Why a batch failed
 
-The report of a failed batch has the error (code, text, hint), the failed attempts of tasks, and the
-last response of each broker. The warning in the driver's log has the same facts in one line.
-`kprod report show PATH` shows them in a readable form.
+If the driver gets the error of a failed batch, the report has the error (code, text, hint), the
+failed attempts of tasks, and the last response of each broker. The warning in the driver's log has
+the same facts in one line. `kprod report show PATH` shows them in a readable form.
 
 If an attempt of a task fails on an executor, the driver must get its error. So the attempt writes
 the error into a directory next to `reportPath`, and the driver reads it there. If an executor runs
@@ -212,15 +213,16 @@ the report has:
 the error, the failed attempts and the brokers' last responses |
 | a task failed, and the driver can't read the directory into which the attempt wrote its error | \
 the code [KP0505](errors.md#kp0505) and the unfinished tasks. Look for the error in Spark's \
-exception. In a stream, the metric `kprod_query_failures_total` has the error's code too |
+exception. In a stream, also the metric `kprod_query_failures_total` has the error's code |
 | an executor or a Python worker was killed, for example for its memory | the code KP0505 and the \
 unfinished tasks |
-| the query failed before a row reached the sink | the code KP0505 and the unfinished tasks |
+| a task failed in another part of the query, before a row reached the sink. For \
+example, the task could not read the source | the code KP0505 and the unfinished tasks |
 | you stopped the batch: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Spark \
 Connect client | the code KP0505 and the unfinished tasks. `queryId` can be missing if the option \
 `checkpointLocation` is not set |
-| Spark refused or stopped the write before the first task | there is no report, and nothing was \
-sent |
+| Spark refused or stopped the write before it started the first task. For example, a \
+column of the query does not exist | there is no report, and nothing was sent |
 | Ctrl-C in a session without Spark Connect, or the driver was killed | there is no report. With \
 exactly-once, open transactions stay open until the next run of the query or job commits a batch, \
 or until `kafka.transaction.timeout.ms` is over |
@@ -241,8 +243,8 @@ The option `progressTopic` names a topic for the progress of running tasks and c
 worker writes for more than ten seconds, it sends a record of JSON to this topic every ten seconds.
 The key of the record is the worker's name. A worker runs several tasks of a stage one after the
 other. The figures of the record are sums over these tasks, including failed attempts. If a commit
-takes more than ten seconds, the driver sends records too. These records are read by
-[`KprodListener` and `show_progress`](monitoring.md#progress-of-a-running-batch).\
+takes more than ten seconds, the driver sends records too. All records of the topic are
+read by [`KprodListener` and `show_progress`](monitoring.md#progress-of-a-running-batch).\
 """.splitlines()
 
 _RUNNING_TASKS = """\
@@ -257,7 +259,7 @@ session: set `spark.sql.pyspark.worker.logging.enabled=true` before the write, a
 The option `progressListeners` names your own functions, which get the same figures. A function is
 called on the executor, with a `TaskProgress`. This object has the fields below, with names in snake
 case (`elapsed_ms` for `elapsedMs`). If a function raises an error, a warning is logged
-([KP0703](errors.md#kp0703)). This function passes a rate to OpenTelemetry:
+([KP0703](errors.md#kp0703)). The function in this example passes a rate to OpenTelemetry:
 
 ```python
 # ops/progress.py, on driver and executors: progressListeners=ops.progress:to_meter

@@ -209,7 +209,7 @@ _TASKS = (
     Instrument("kprod.tasks", _C, "{task}", _REPORT, "tasks",
                "Tasks of the batch jobs and micro-batches that ended."),
     Instrument("kprod.unfinished.tasks", _C, "{task}", _REPORT, "unfinishedTasks",
-               "Tasks without a commit message: they failed, were stopped, or never ran."),
+               "Tasks that have not reported their end: they failed, were stopped, or never ran."),
     Instrument("kprod.task.time.max", _G, "s", _REPORT, "longestTaskMs",
                "Duration of the longest task of the last write.", _MS),
     Instrument("kprod.task.skew.ratio", _G, "1", _REPORT, "taskSkew",

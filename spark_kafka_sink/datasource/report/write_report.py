@@ -97,7 +97,9 @@ class BrokerReport:
     aborted batch, the sums also cover the failed attempts that left a report.
     """
 
-    id: Annotated[int, Described("The node id; -1 for record batches without a known leader.")]
+    id: Annotated[
+        int, Described("The node id; -1 for record batches of partitions without a known leader.")
+    ]
     requests: Annotated[
         int, Described("Produce requests to which the broker responded.", "requests")
     ]
@@ -254,7 +256,7 @@ class WriteReport:
     report_version: Annotated[int, Described("Version of this schema.")] = REPORT_VERSION
     report_id: Annotated[str, Described("A unique id of the report, the same at all destinations.")]
     written_at_ms: Annotated[
-        int, Described("The time of the report, when the commit or abort begins.", EPOCH_MS)
+        int, Described("The time at which the commit or abort begins.", EPOCH_MS)
     ]
     outcome: Annotated[WriteOutcome, Described("The outcome of the batch, see above.")]
     error: Annotated[
@@ -324,7 +326,7 @@ class WriteReport:
         Described("The option transactionalIdPrefix, or its default; null without exactly-once."),
     ]
     txn_app_id: Annotated[
-        str | None, Described("The option txnAppId, or the name of foreach_batch.")
+        str | None, Described("The option txnAppId, or the first argument of foreach_batch.")
     ]
     txn_version: Annotated[
         int | None, Described("The option txnVersion, or the batch id of foreach_batch.")
@@ -348,7 +350,8 @@ class WriteReport:
     unfinished_tasks: Annotated[
         int,
         Described(
-            "Tasks without a commit message: they failed, were stopped, or never ran.", "tasks"
+            "Tasks that have not reported their end: they failed, were stopped, or never ran.",
+            "tasks",
         ),
     ]
     unfinished: Annotated[
@@ -422,16 +425,17 @@ class WriteReport:
     skipped_rows: Annotated[
         int,
         Described(
-            "Rows that are not sent. With onNullValue=skip these are rows with a null value, with "
-            "changelog the rows that hold the state before an update.",
+            "Rows that are not sent. With the option onNullValue=skip, these are rows with a null "
+            "value. With the option changelog, these are the old rows of updates.",
             "rows",
         ),
     ] = 0
     added_rows: Annotated[
         int,
         Described(
-            "With changelog, records that are written in addition: the tombstone for the old key if"
-            " an update changes the key, and the tombstone after the envelope of a delete.",
+            "Records that are written in addition to the rows, with the option changelog: a "
+            "tombstone for the old key if an update changes the key, and with "
+            "changelog.mode=debezium a tombstone after each delete.",
             "rows",
         ),
     ] = 0
@@ -452,8 +456,9 @@ class WriteReport:
     retries: Annotated[
         int,
         Described(
-            "Record batches that were sent again. Retries after CONCURRENT_TRANSACTIONS, which wait"
-            " for an earlier change of the transaction, don't count.",
+            "Record batches that were sent again. Retries after CONCURRENT_TRANSACTIONS don't "
+            "count: after this error, the producer waits until the coordinator has ended its "
+            "previous transaction.",
             "batches",
         ),
     ]

@@ -40,7 +40,8 @@ class LetterCount:
     reason: Annotated[str, Described("The reason in words.")]
     rows: Annotated[int, Described("The number of rows with this reason.", "rows")] = 0
     samples: Annotated[
-        tuple[LetterSample, ...], Described("The positions of the first three of these rows.")
+        tuple[LetterSample, ...],
+        Described("The places of the first three of these rows in the DataFrame."),
     ] = ()
 
     def __str__(self) -> str:

@@ -40,7 +40,7 @@ class TaskProgress:
         float,
         Described(
             "Rows per second that brokers acknowledged in the last 30 s. If the option"
-            " progressTopic is set: in the last 10 s at most.",
+            " progressTopic is set, the rate is of the last 10 s or less.",
             "rows/s",
         ),
     ]
