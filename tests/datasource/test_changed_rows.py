@@ -57,10 +57,13 @@ def plan_of(schema, **options):
     )
 
 
-def written(rows, schema, cuts=(), letters=None, **options):
-    """The records of one task, and its commit message."""
+def written(rows, schema, cuts=(), letters=None, arrow=None, **options):
+    """The records of one task, and its commit message. ``arrow`` are Arrow's own types of
+    ``schema``.
+    """
     table = pa.Table.from_pylist(rows, schema=schema).combine_chunks()
     whole = pa.RecordBatch.from_arrays([c.combine_chunks() for c in table.columns], schema=schema)
+    whole = whole if arrow is None else whole.cast(arrow)
     bounds = [0, *sorted(cuts), whole.num_rows]
     batches = [whole.slice(a, b - a) for a, b in zip(bounds, bounds[1:], strict=False)]
     producer = RecordingProducer()
@@ -290,6 +293,124 @@ def test_nested_keys_are_compared_by_their_bytes(cut):
         (["x", None], None),
         ([], b'{"v":3}'),
     ]
+
+
+NESTED = pa.struct([("a", LONG), ("l", pa.list_(TEXT))])
+
+
+def refused_rows(raised):
+    assert raised.value.kind == "KP0219"
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("type_", "keys"),
+    [
+        (NESTED, [{"a": 1, "l": ["x"]}, {"a": 1, "l": ["y"]}, {"a": None, "l": ["x"]}]),
+        (TEXT, ["a", "b", ""]),
+        (pa.list_(LONG), [[1, 2], [1], []]),
+    ],
+    ids=["struct", "text", "array"],
+)
+@pytest.mark.parametrize("second", [(), (("n", LONG),)], ids=["alone", "with a number"])
+def test_an_older_change_is_found_by_any_type_of_key(type_, keys, second):
+    """Keys that differ may come in any order of versions."""
+    schema = pa.schema(
+        [("k", type_), *second, ("_change_type", TEXT), ("_commit_version", LONG), ("v", LONG)]
+    )
+
+    def row_of(key, version):
+        return {"k": key, "n": 3, "_change_type": "insert", "_commit_version": version, "v": 0}
+
+    columns = ", ".join(["k", *(name for name, _ in second)])
+    options = {"changelog": "delta-cdf", "keyColumns": columns, "valueColumns": "v"}
+    falling = [row_of(key, 9 - n) for n, key in enumerate(keys)]
+    records, _ = written(falling, schema, **options)
+    assert len(records) == len({key for _, key, _ in records}) == len(keys)
+    with pytest.raises(DataError) as raised:
+        written([*falling, row_of(keys[1], 2)], schema, **options)
+    assert f"row {len(keys)} of" in refused_rows(raised)
+
+
+def test_keys_of_two_columns_are_compared_as_pairs():
+    """Each value of a column was seen with a later version, but only one pair was."""
+    schema = pa.schema(
+        [("a", TEXT), ("b", LONG), ("_change_type", TEXT), ("_commit_version", LONG)]
+    )
+
+    def rows_of(*changes):
+        names = ("a", "b", "_commit_version")
+        return [{**dict(zip(names, one, strict=True)), "_change_type": "insert"} for one in changes]
+
+    options = {"changelog": "delta-cdf", "keyColumns": "a, b", "valueColumns": "a"}
+    apart = [("x", 1, 9), ("y", 2, 8), ("x", 2, 7), ("y", 1, 6), (None, 1, 5), ("x", None, 4)]
+    assert len(written(rows_of(*apart), schema, **options)[0]) == len(apart)
+    for old in (("x", 2, 3), (None, 1, 3), ("x", None, 3)):
+        with pytest.raises(DataError) as raised:
+            written(rows_of(*apart, old), schema, **options)
+        assert f"row {len(apart)} of" in refused_rows(raised)
+
+
+def test_a_nested_key_of_an_image_moves_and_is_older():
+    """The key of a delete is in ``before``, every other key in ``after``."""
+    row = pa.struct([("k", NESTED), ("v", LONG)])
+    schema = pa.schema([("op", TEXT), ("before", row), ("after", row), ("source", SOURCE)])
+    one, two = ({"k": {"a": n, "l": [None, "x"]}, "v": n} for n in (1, 2))
+
+    def event_of(op, before, after, lsn):
+        return {"op": op, "before": before, "after": after, "source": {"lsn": lsn}}
+
+    options = {"changelog": "debezium", "keyColumns": "k", "valueColumns": "v"}
+    moves_back = [event_of("u", one, two, 5), event_of("u", two, two, 6),
+                  event_of("d", two, None, 7)]  # fmt: skip
+    records, message = written(moves_back, schema, **options)
+    assert [(json.loads(key)["k"]["a"], value) for _, key, value in records] == [
+        (1, None),
+        (2, b'{"v":2}'),
+        (2, b'{"v":2}'),
+        (2, None),
+    ]
+    assert message.counts.added_rows == 1
+    for older in (event_of("c", None, two, 4), event_of("d", two, None, 4)):
+        with pytest.raises(DataError) as raised:
+            written([*moves_back[1:], older], schema, **options)
+        assert "row 2 of" in refused_rows(raised)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [pa.string_view(), pa.large_string(), pa.dictionary(pa.int32(), TEXT)],
+    ids=["views", "large", "dictionary"],
+)
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_a_feed_has_any_of_arrows_types_of_text(text, cut):
+    """Also where an Arrow batch ends between the two rows of an update."""
+    feed = SCHEMAS["flink"]
+    arrow = pa.schema([(field.name, text if field.type == TEXT else field.type) for field in feed])
+    rows = flink_rows([*moves(1, 2), Change(3, {"id": 2, "text": "b"}, {"id": 2, "text": "c"})])
+    options = NAMED | {"valueColumns": "text", "valueFormat": "string", "changelog": "flink"}
+    records, message = written(rows, feed, [cut], arrow=arrow, **options)
+    assert [one[1:] for one in records] == [
+        (b"1", b"old"),
+        (b"1", None),
+        (b"2", b"new"),
+        (b"2", b"c"),
+    ]
+    assert (message.counts.rows_in, message.counts.skipped_rows) == (5, 1)
+
+
+def test_a_version_may_be_a_timestamp():
+    """Two of one second have an order, also before 1970."""
+    times = pa.timestamp("us", tz="UTC")
+    described = {"column": "op", "insert": "I", "delete": "D", "order": ["at"], "metadata": ["at"]}
+    schema = pa.schema([("id", LONG), ("op", TEXT), ("at", times)])
+    options = {"changelog": json.dumps(described)} | NAMED
+    rows = [{"id": 1, "op": "I", "at": at} for at in (-2, -1, 1_000_000, 1_000_001, 1_000_001)]
+    assert len(written(rows, schema, **options)[0]) == 5
+    for rising, older in ((rows[:2], -2), (rows, 1_000_000)):
+        with pytest.raises(DataError) as raised:
+            written([*rising, {"id": 1, "op": "I", "at": older}], schema, **options)
+        assert f"row {len(rising)} of" in refused_rows(raised)
 
 
 def event(op, before, after, lsn):
