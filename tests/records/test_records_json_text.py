@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.records import gather, row_pieces
 from spark_kafka_sink.records.json.base64_text import base64_column
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, text_of
+from spark_kafka_sink.records.json.plain_text import internal_text
 from spark_kafka_sink.records.json.variant_text import variant_column
 
 
@@ -330,3 +332,25 @@ def test_the_ends_of_time_are_text(micros, text):
 def test_the_last_days_are_text():
     days = json_value(pa.array([2**31 - 1, None, -(2**31)], pa.date32())).to_pylist()
     assert days == [b'"+5881580-07-11"', None, b'"-5877641-06-23"']
+
+
+@pytest.mark.parametrize(
+    ("keys", "texts"),
+    [
+        (["a", "b", "a"], ["a", "b", "a"]),
+        ([dt.date(1970, 1, 3), dt.date(1969, 12, 31)], ["2", "-1"]),
+    ],
+)
+def test_keys_of_a_map_in_a_dictionary_have_the_texts_of_plain_keys(keys, texts):
+    offsets = pa.array([0, len(keys)], pa.int32())
+    encoded = pa.MapArray.from_arrays(
+        offsets, pa.array(keys).dictionary_encode(), pa.array(range(len(keys)))
+    )
+    plain = pa.MapArray.from_arrays(offsets, pa.array(keys), pa.array(range(len(keys))))
+    wanted = "{" + ",".join(f'"{text}":{n}' for n, text in enumerate(texts)) + "}"
+    assert value(encoded) == value(plain) == [wanted]
+
+
+def test_a_key_of_a_type_that_spark_does_not_have_is_an_error():
+    with pytest.raises(IllegalStateError, match="a key of Arrow's type month_day_nano_interval"):
+        internal_text(pa.nulls(1, pa.month_day_nano_interval()))
