@@ -185,3 +185,18 @@ def test_an_old_batch_that_comes_back_is_seen_by_the_next_expiry():
     world.returns.reenqueue(batch, world.now)
     assert world.accumulator.next_expiry_time_ms() == created + 1000
     assert world.returns.expired(world.now) == [batch]
+
+
+def test_a_batch_that_begins_again_is_in_its_queue_once():
+    """Whether it waited there to be sent again, or was in flight."""
+    world = World()
+    for size in (901, 902, 903):
+        world.fill(TP0, size)
+    (first,) = world.drain(1)
+    (second,) = world.drain(1)
+    world.returns.reenqueue(first, world.now)
+    world.returns.begin_again([first, second], world.now)
+    assert (first.has_sequence, second.has_sequence) == (False, False)
+    world.clock.advance(1000)
+    again = [batch for _ in range(4) for batch in world.drain(1)]
+    assert [batch.raw_size for batch in again] == [901, 902, 903]

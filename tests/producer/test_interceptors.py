@@ -16,6 +16,7 @@ from spark_kafka_sink.base.errors import (
     ErrorCode,
     IllegalStateError,
     KafkaError,
+    RecordTooLargeError,
     SerializationError,
 )
 from spark_kafka_sink.producer.interceptors import Interceptors, ProducerInterceptor
@@ -178,6 +179,44 @@ def test_one_that_raises_is_logged_and_the_others_go_on(
     assert "onAcknowledgement" in caplog.text
     assert "Failed to close producer interceptor" in caplog.text
     assert "secret" not in caplog.text.lower()
+
+
+@pytest.mark.parametrize("returned", [None, b"v"])
+def test_one_that_returns_no_record_is_skipped_with_a_warning(
+    producers: Intercepted, caplog: pytest.LogCaptureFixture, returned: object
+):
+    class Forgets(ProducerInterceptor):
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            return returned  # type: ignore[return-value]
+
+    producer, client = producers(Forgets, Upper)
+    producer.send(ProducerRecord("test", b"kept", partition=0))
+    producer.flush()
+    assert client.values(TP0) == [b"KEPT"]
+    assert "TypeError in on_send" in caplog.text
+
+
+def test_a_callback_runs_after_the_interceptors(producers: Intercepted):
+    """Also if it raises, and if the record failed."""
+    order: list[str] = []
+
+    class Notes(ProducerInterceptor):
+        def on_acknowledgement(self, metadata: RecordMetadata, error: KafkaError | None) -> None:
+            order.append("interceptor")
+
+    def callback(metadata: RecordMetadata, error: KafkaError | None) -> None:
+        order.append("written" if error is None else "failed")
+        raise ValueError("of a user")
+
+    producer, client = producers(Notes)
+    written = producer.send(ProducerRecord("test", b"v", partition=0), callback)
+    producer.flush()
+    client.answer = refuse(ErrorCode.MESSAGE_TOO_LARGE)
+    failed = producer.send(ProducerRecord("test", b"v", partition=0), callback)
+    producer.flush()
+    assert order == ["interceptor", "written", "interceptor", "failed"]
+    assert written.result(0).offset == 0
+    assert isinstance(failed.exception(0), RecordTooLargeError)
 
 
 def test_sys_exit_in_an_interceptor_does_not_end_the_network_thread(producers: Intercepted):

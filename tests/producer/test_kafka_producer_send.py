@@ -153,6 +153,17 @@ def test_a_topic_may_grow_while_a_record_is_on_its_way(
     assert sum(map(len, client.logs.values())) == 1
 
 
+def test_a_topic_that_has_fewer_partitions_now_gets_its_records(producers: Producers):
+    """It was deleted and created again, and no longer has the sticky partition."""
+    producer, client = producers(cluster_of([1] * 2000))
+    while producer.send(ProducerRecord("test", b"v")).result(60).partition == 0:
+        pass
+    _, token = producer._metadata.new_request(0)
+    producer._metadata.update(token, metadata_answer([1], topic="test"), 0)
+    assert producer.send(ProducerRecord("test", b"w")).result(60).partition == 0
+    assert client.values(TP0) == [b"w"]
+
+
 def test_null_keys_leave_no_fractions_of_batches(producers: Producers):
     """RecordAccumulatorTest#testBuiltInPartitionerFractionalBatches."""
     producer, client = producers(batch_size=10_000, linger_ms=60_000)

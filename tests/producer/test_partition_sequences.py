@@ -9,7 +9,7 @@ from spark_kafka_sink.producer.transaction.partition_sequences import (
     PartitionSequences,
     Situation,
 )
-from spark_kafka_sink.records.record_batch import increment_sequence
+from spark_kafka_sink.records.record_batch import NO_SEQUENCE, increment_sequence
 
 SEQUENCES = 2**31
 
@@ -264,3 +264,14 @@ def test_one_that_awaits_its_proof_fails_when_nothing_can_follow() -> None:
         one.answer("b", Answer.INVALID)
         assert one.fail("b") == fails
         assert one.sequences.moved
+
+
+def test_a_batch_that_awaits_its_proof_has_not_the_first_sequence() -> None:
+    """It has its answer and is not sent again."""
+    one = established()
+    assert one.sequences.first_sequence == NO_SEQUENCE
+    one.send("a")
+    assert one.sequences.first_sequence == 1
+    one.send("b")
+    assert one.answer("a", Answer.OUT_OF_ORDER) == (Action.AWAIT_PROOF, ())
+    assert one.sequences.first_sequence == 2

@@ -51,6 +51,20 @@ def test_acknowledged_batches_count_rows_bytes_and_offsets():
     assert report.rows_without_offset == 2
 
 
+def test_offsets_cover_batches_that_come_in_any_order():
+    """Two requests of one partition, of which the later one is answered first."""
+    recorder = recorder_of(World())
+    batches = [batch_of(recorder, TP0, 5) for _ in range(3)]
+    for batch, offset in zip(batches, (105, 100, 120), strict=True):
+        batch.complete(offset, -1)
+        recorder.batches_done([batch])
+    assert recorder.report().offsets == {TP0: (100, 124)}
+    inner = batch_of(recorder, TP0, 5)
+    inner.complete(110, -1)
+    recorder.batches_done([inner])
+    assert recorder.report().offsets == {TP0: (100, 124)}
+
+
 def test_checksums_of_acknowledged_batches_add_up():
     """The sum is of what brokers have: a batch that failed is not in it, a retry counts once."""
     recorder = recorder_of(World(), transactional=True)

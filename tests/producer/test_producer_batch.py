@@ -105,6 +105,34 @@ def test_each_transition_starts_from_its_state_only(origin, target, move):
             assert batch.state is state
 
 
+SENDABLE = (BatchState.READY, BatchState.IN_FLIGHT)
+
+
+def closed_batch(state: BatchState) -> ProducerBatch:
+    batch = batch_of(ROWS)
+    batch.close(NONE)
+    batch.state = state
+    return batch
+
+
+@pytest.mark.parametrize("state", SENDABLE)
+def test_a_batch_with_a_header_can_be_split(state: BatchState):
+    batch = closed_batch(state)
+    batch.set_producer_state(1, 0, 0, transactional=False)
+    assert sum(one.record_count for one in batch.split(2)) == len(ROWS)
+
+
+@pytest.mark.parametrize("state", [one for one in BatchState if one not in SENDABLE])
+def test_only_a_ready_or_sent_batch_gets_a_header_or_is_split(state: BatchState):
+    batch = closed_batch(state)
+    with pytest.raises(IllegalStateError, match=state.value):
+        batch.set_producer_state(1, 0, 0, transactional=False)
+    assert not batch.buffers
+    with pytest.raises(IllegalStateError, match=state.value):
+        batch.split(2)
+    assert batch.state is state
+
+
 def test_a_batch_ends_once():
     """ProducerBatchTest#testBatchCannotCompleteTwice."""
     listener = Listener()

@@ -322,3 +322,12 @@ def test_a_producer_reports_its_work(kafka: RealKafka) -> None:
     assert 0 < told("io-wait-ratio") <= 1
     assert 0 <= told("io-ratio") <= 1
     assert told("request-latency-max") >= told("request-latency-avg") >= 0
+
+
+def test_a_metric_is_written_with_its_group_and_tags():
+    """As Java's tools name it."""
+    name = MetricName(
+        "record-send-rate", "producer-metrics", (("client-id", "p-1"), ("topic", "t"))
+    )
+    assert str(name) == "producer-metrics:record-send-rate [client-id=p-1, topic=t]"
+    assert str(MetricName("count", "group")) == "group:count []"

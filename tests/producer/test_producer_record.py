@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import DataError, IllegalStateError
 from spark_kafka_sink.network.client.metadata import Metadata
-from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord
+from spark_kafka_sink.producer.producer_record import Headers, ProducerRecord, RecordMetadata
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.records.single_record import size_upper_bound
 from tests.fakes.accumulator_world import cluster_of
@@ -113,3 +113,34 @@ def test_a_topic_is_in_use_as_long_as_its_records_open_batches():
 def test_a_subclass_of_a_record_is_refused_by_its_name():
     with pytest.raises(TypeError, match="ProducerRecord can't be subclassed"):
         type("Order", (ProducerRecord,), {})
+
+
+def test_headers_show_their_keys_and_never_their_values():
+    headers = Headers([("trace", b"a secret"), ("h", None)])
+    assert repr(headers) == "Headers(['trace', 'h'])"
+    assert len(headers) == 2
+
+
+def test_all_headers_of_a_key_are_removed_and_no_other():
+    headers = Headers([("h", b"1"), ("other", b"2"), ("h", None)])
+    headers.remove("h")
+    headers.remove("not there")
+    assert list(headers) == [("other", b"2")]
+    assert headers.last("h") is None
+
+
+def test_metadata_tells_what_a_broker_did_not_return():
+    """With acks=0 there is no offset, and with the producer's own time no time of the broker."""
+    failed = RecordMetadata.empty(TP)
+    assert (failed.topic, failed.partition) == TP
+    assert not failed.has_offset
+    assert not failed.has_timestamp
+    first = RecordMetadata("test", 0, offset=0, timestamp=0)
+    assert first.has_offset
+    assert first.has_timestamp
+
+
+@pytest.mark.parametrize(("topic", "shown"), [(7, "is int, not str"), (None, "cannot be null")])
+def test_a_topic_that_is_no_text_is_refused(topic: object, shown: str):
+    with pytest.raises(DataError, match=shown):
+        ProducerRecord(topic, b"v")  # type: ignore[arg-type]

@@ -148,3 +148,25 @@ def test_records_and_columns_take_the_same_turns(leaders: list[int]):
     among = [i for i, leader in enumerate(leaders) if leader >= 0] or list(range(len(leaders)))
     start = among.index(found[0])  # type: ignore[arg-type]
     assert found == [among[(start + n) % len(among)] for n in range(16)]
+
+
+def test_hashes_of_keys_are_remembered_within_a_bound():
+    """A hash is the same whether it was remembered, forgotten or never kept."""
+    cluster = cluster_of([1] * 7)
+    partitioner = partitioner_of(cluster)
+    long = b"x" * 65
+    first = [partitioner.number(key) for key in (b"a", long)]
+    assert partitioner.numbers is not None
+    assert set(partitioner.numbers) == {b"a"}
+    for n in range(66_000):
+        partitioner.number(b"%d" % n)
+    assert 0 < len(partitioner.numbers) < 66_000
+    assert b"a" not in partitioner.numbers
+    assert [partitioner.number(key) for key in (b"a", long)] == first
+
+
+def test_a_topic_without_metadata_begins_with_partition_0():
+    """The other partitions are not known yet."""
+    nowhere = partitioner_of(cluster_of([1] * 9), rule=KEY_RULES["random"])
+    known = cluster_of([1] * 9).topics["test"]
+    assert nowhere.partition("other", b"k", b"v", known) == 0
