@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import stat
 import subprocess
@@ -216,6 +217,30 @@ def test_without_a_home_files_are_temporary(tmp_path, monkeypatch):
     CACHE.write(ONE)
     assert CACHE.read() == ONE
     assert [one.name for one in tmp_path.iterdir()] == [f"spark_kafka_sink-schemas-{os.geteuid()}"]
+
+
+def test_an_answer_that_can_not_be_stored_leaves_no_draft(place, caplog):
+    """Its name is taken by a directory, so the file system refuses the last step."""
+    CACHE.write(ONE)
+    path = file_of(place)
+    path.unlink()
+    path.mkdir()
+    with caplog.at_level(logging.INFO):
+        CACHE.write(ONE)
+    assert [one.name for one in place.iterdir()] == [path.name]
+    assert "can't be cached for an outage of the registry: Is a directory" in caplog.text
+    assert CACHE.read() is None
+
+
+def test_an_answer_that_is_too_large_is_not_stored(place, monkeypatch):
+    monkeypatch.setattr(schema_cache, "_MOST_BYTES", 40)
+    CACHE.write(ONE)
+    assert not place.exists()
+
+
+def test_a_user_is_warned_at_each_use_if_no_use_can_be_noted(monkeypatch):
+    monkeypatch.setenv(schema_cache.ENVIRONMENT, "off")
+    assert [CACHE.is_first_use() for _ in range(2)] == [True, True]
 
 
 def test_the_files_are_bounded_and_the_oldest_go(place, monkeypatch):
