@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.base.errors import ErrorCode
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError
 from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.cluster_checks import _clock
-from spark_kafka_sink.datasource.checks.topic_checks import check_topics
+from spark_kafka_sink.datasource.checks.topic_checks import (
+    TopicsNow,
+    check_topics,
+)
 from spark_kafka_sink.datasource.checks.topic_steps import settings_if_there
 from spark_kafka_sink.datasource.exactly_once.offsets_group import refuse_members
+from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.datasource.test_topic_steps import (
     CONFIGS,
@@ -80,3 +84,35 @@ def test_a_group_is_asked_for_its_members_once_a_minute(scene):
         scene.scheduler.sleep(61_000)
         refuse_members(client, "reports-of-orders")
     assert requests.fired == 2
+
+
+def test_a_task_without_a_producer_sees_a_topic_as_it_is_now(scene):
+    """Nothing is kept between two calls, and no call creates a topic."""
+    scene.cluster.auto_create_topics = True
+    topics = TopicsNow(scene.client)
+    with pytest.raises(KafkaError, match="topic rows: UNKNOWN_TOPIC_OR_PARTITION"):
+        topics.partitions_for("rows")
+    assert "rows" not in scene.cluster.topics
+    leader, *_ = created(scene, "rows", replicas=3, least=1)
+    (found,) = topics.partitions_for("rows")
+    assert (found.tp, found.leader) == (TopicPartition("rows", 0), leader)
+
+
+def test_topics_that_no_letter_can_reach_are_named_with_their_codes(scene):
+    for topic in ("rows", "secret"):
+        created(scene, topic, replicas=3, least=1)
+    refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    scene.cluster.control.answer(ApiKey.METADATA, refused, FOREVER, topic="secret")
+    topics = TopicsNow(scene.client)
+    assert topics.unavailable_topics(["secret"]) == {"secret": refused}
+    missing = {"none": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert topics.unavailable_topics(["rows", "none"]) == missing
+
+
+def test_a_topic_without_a_leader_for_now_is_not_named_as_unavailable(scene):
+    """Its rows would become dead letters, and a later attempt could write them."""
+    created(scene, "rows", replicas=3, least=1)
+    code = ErrorCode.LEADER_NOT_AVAILABLE
+    scene.cluster.control.answer(ApiKey.METADATA, code, FOREVER, topic="rows")
+    with pytest.raises(KafkaError, match="topic rows: LEADER_NOT_AVAILABLE"):
+        TopicsNow(scene.client).unavailable_topics(["rows"])

@@ -7,10 +7,11 @@ import os
 import pytest
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.base.errors import KafkaError
-from spark_kafka_sink.config.parsing import parse_sink_config
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError
+from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.preflight import process_preflight
+from spark_kafka_sink.datasource.checks.topic_checks import forbidden_topics
 from spark_kafka_sink.datasource.report.report_file import lacks
 from spark_kafka_sink.local_kafka import KafkaCluster
 from spark_kafka_sink.producer.kafka_producer import KafkaProducer
@@ -202,3 +203,18 @@ def test_a_report_path_that_leads_nowhere_is_a_warning(secure_kafka, tmp_path):
     # (root may.)
     refused = None if os.access(tmp_path, os.W_OK) else "this user may not write it"
     assert lacks(str(tmp_path)) == lacks(f"{tmp_path}/r.jsonl") == refused
+
+
+def test_only_topics_that_are_seen_without_the_right_to_write_are_forbidden(secure_kafka):
+    """A task with a dead letter queue makes letters of the rows that name these topics."""
+    kafka = secure_kafka.kafka
+    seen, written, hidden = (kafka.unique_topic(name) for name in ("seen", "written", "hidden"))
+    config = parse_producer_config(secure_kafka.cluster.client_options("SSL", user="bob"))
+    with acl(secure_kafka, "bob", ("TOPIC", seen, "DESCRIBE"), ("TOPIC", written, "WRITE")):
+        found = forbidden_topics(config, {seen, written, hidden})
+    assert found == {seen: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+def test_no_topic_is_forbidden_if_no_broker_responds():
+    config = parse_producer_config({"bootstrap.servers": "127.0.0.1:1", "max.block.ms": 500})
+    assert forbidden_topics(config, {"rows"}) == {}
