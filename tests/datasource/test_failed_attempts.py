@@ -96,6 +96,12 @@ def test_an_abort_without_an_attempts_error_names_the_oom_killer():
     assert "spark.executor.memoryOverhead" in line
 
 
+def test_the_line_of_an_abort_has_what_brokers_responded_last():
+    nodes = {1: NodeReport(1, 2, 2), 2: NodeReport(4, 400, 250, "t-1: no leader")}
+    line = failure_of(aborted([], [message(nodes=nodes)]))
+    assert " lastAnswers=broker 2: t-1: no leader error=" in line
+
+
 def test_a_job_in_foreach_batch_has_the_number_of_its_tasks(failed):
     """Spark gives its abort none."""
     failed.leave(attempt(DeliveryError("no"), batch_id=0))

@@ -11,6 +11,7 @@ from pyspark.sql.functions import raise_error
 
 from spark_kafka_sink import WriteReport, foreach_batch, last_report
 from spark_kafka_sink.base.described_fields import from_json
+from spark_kafka_sink.base.security.local_files import UnusableFileError, read_file
 from spark_kafka_sink.datasource.report import kept_reports
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.last_report import NoReportsKeptError, schema_with_report
@@ -82,6 +83,29 @@ def test_a_query_id_leads_to_no_other_file(kept, tmp_path):
     assert kept_reports.kept("*") is None
     kept_reports.keep(report(1, "../../x"))
     assert [f.name.split("~")[0] for f in kept.iterdir()] == ["none"]
+
+
+def test_a_report_that_can_not_be_read_is_no_missing_report(kept):
+    kept_reports.keep(report(1))
+    (file,) = kept.iterdir()
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(UnusableFileError):
+        kept_reports.kept(QUERY)
+
+
+def test_a_report_that_is_replaced_while_it_is_read_gives_the_newer_one(kept, monkeypatch):
+    """A commit of the next micro-batch may come between the list of the files and the read."""
+    kept_reports.keep(report(1))
+
+    def read_late(path, what):
+        monkeypatch.undo()
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", str(kept.parent))
+        kept_reports.keep(report(2))
+        return read_file(path, what)
+
+    monkeypatch.setattr(kept_reports, "read_file", read_late)
+    assert json.loads(kept_reports.kept(QUERY))["writtenAtMs"] == 2
 
 
 def test_a_driver_without_a_directory_keeps_nothing_and_says_so(monkeypatch, caplog):

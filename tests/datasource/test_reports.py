@@ -191,6 +191,11 @@ def test_the_line_counts_dead_letters():
     )
 
 
+def test_the_line_has_rows_that_were_skipped_and_waits_for_a_rate():
+    line = line_of(replace(two_tasks(), skipped_rows=3, rate_wait_ms=250))
+    assert " skippedRows=3 lostAttempts=2 rateWaitMs=250 slowestBroker=" in line
+
+
 def test_the_line_stays_short_with_many_partitions():
     many = {TopicPartition("t", p): (0, 1) for p in range(1000)}
     line = line_of(report_of([message(offsets=many)]))
