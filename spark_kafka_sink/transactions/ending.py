@@ -126,15 +126,10 @@ def end_decided(
 
     If the outcome of a transaction is unknown, the others are not aborted.
 
-    The arguments are:
-
-    * ``deadline_ms``: at this time, the transactions without a known outcome are returned as
-      ``unclear``.
-    * ``checked_until_ms``: until this time, the ages of the transactions are not checked, because
-      the caller has checked them.
-    * ``look``: the caller's last check that the transactions' partitions have leaders, or None.
-
-    Both times are times of the client's clock.
+    At ``deadline_ms``, the transactions without a known outcome are returned as ``unclear``. Until
+    ``checked_until_ms``, the ages of the transactions are not checked, because the caller has
+    checked them. Both times are times of the client's clock. ``look`` is the caller's last check
+    that the transactions' partitions have leaders.
     """
     until_ms, todo = checked_until_ms, Ending.COMMIT
     found: Mapping[str, TransactionDescription] = {}
@@ -294,14 +289,10 @@ def commit_all(
     ``deadline_ms``. Returns the ids of the transactions that are not committed, by outcome. If none
     is committed at ``first_by_ms``, returns at that time.
 
-    EndTxn is sent only after a check that the partitions of the transaction have leaders.
-    Exception: when one transaction of the decision is known to be committed, a transaction that is
-    too old to be :attr:`Age.YOUNG` needs no check.
-
-    * ``look``: the caller's last check of the leaders, or None. If this check is at most a second
-      old, the first EndTxn needs no other check.
-    * ``found``: the caller's descriptions of the transactions.
-    * ``is_one_committed``: whether a transaction of the decision is known to be committed.
+    EndTxn is sent only after a check that the partitions of the transaction have leaders. ``look``
+    is the caller's last check: the first EndTxn uses it if it is at most a second old. If a
+    transaction of the decision is committed (``is_one_committed``), an older transaction than
+    :attr:`Age.YOUNG` needs no check. ``found`` are the caller's descriptions of transactions.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}

@@ -368,7 +368,8 @@ def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
     """If the log has the decision of another commit, this commit first ends that decision: it
     commits all transactions of the decision, or aborts all of them, and writes the result to the
     log. If the decision can't be ended, this commit fails. If the decision is for another batch
-    number, no row of this commit's batch is visible after this failure.
+    number, and this commit has not tried to write its own decision, no row of its batch is visible
+    after this failure.
     """
     decision = view.state.decision
     if decision is None:

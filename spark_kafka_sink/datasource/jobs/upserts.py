@@ -75,9 +75,8 @@ def upserts(
     position, all of them stay. The sink makes each of these rows a dead letter or an error.
 
     Raises ConfigError for a stream, for an unknown order, and for a ``changelog`` with ``before``
-    but without ``delete``. Raises SchemaError for a missing column. Also raises SchemaError for a
-    key column if equal values of its type may have different bytes, such as 0.0 and -0.0 of the
-    type ``double``.
+    but without ``delete``. Raises SchemaError for a missing column, and for a key column of a type
+    whose equal values may have different bytes, such as 0.0 and -0.0 of the type ``double``.
     """
     log = _changelog(changelog)
     _check(df, keys, log)
