@@ -107,13 +107,17 @@ def page_lines() -> Iterator[str]:
     """docs/benchmarks.md: the pictures, and the figures behind them."""
     yield (
         "The tables compare `kprod` with another producer (the *peer*) on the same machine, with the"
-        " same topic and data. In each round, both producers run one after the other. The column *kprod /"
-        " peer* shows how many times as many rows per second `kprod` writes: above 1, `kprod` is faster."
-        " The column *client CPU, kprod / peer* compares the CPU time: below 1, `kprod` needs less. Each"
-        " ratio is the median over the rounds. The brackets have its 96 % interval: if the interval"
-        " includes 1, the measurement shows no difference. Client and broker shared two cores of one"
-        " machine (Python 3.11.7), so your cluster will have other rows per second. To measure on your"
-        " machine, run `make bench`."
+        " same topic and data. In each round, the producers run one after the other. The columns:"
+    )
+    yield from (
+        "",
+        "* *rows/s*: the rows per second of a producer, the median over the rounds.",
+        "* *kprod / peer*: the rows per second of `kprod`, divided by the rows per second of the peer. Above 1, `kprod` is faster.",
+        "* *client CPU, kprod / peer*: the CPU time of `kprod`, divided by the CPU time of the peer. Below 1, `kprod` needs less CPU time.",
+        "",
+        "Each ratio is computed in each round, and the table shows the median of these ratios. The ratio can therefore differ from the quotient of the two medians in *rows/s*. For example, it can be above 1 although the peer has the larger *rows/s*. Compare producers by the ratio, because the machine can be slower in one round than in another. The brackets after a ratio have its confidence interval of 93 % or more. If the interval includes 1, the measurement shows no difference.",
+        "",
+        "Client and broker shared two cores of one machine (Python 3.11.7), so your cluster will have other rows per second. To measure on your machine, run `make bench`.",
     )
     yield from (
         "",
@@ -123,7 +127,14 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        "In the picture, Spark's sink has its default options. In the table, *defaults* means the same, and *tuned* means that Spark's sink has a `batch.size` of 1 MiB and a `linger.ms` of 50 ms. *tune=True* means that kprod was registered with `register(spark, tune=True)`. *Unix socket* means that Spark sends the rows to its Python workers over a Unix socket, and not over TCP.",
+        "In the picture, Spark's sink has its default options. In the table:",
+        "",
+        "* *defaults*: Spark's sink has its default options.",
+        "* *tuned*: Spark's sink has a `batch.size` of 1 MiB and a `linger.ms` of 50 ms.",
+        "* *10 tasks*: the job has 10 tasks. The jobs of the other rows have 2 tasks. Two tasks run at the same time.",
+        "* *tune=True*: kprod was registered with `register(spark, tune=True)`, which makes [Spark's Arrow batches smaller](tuning.md#sparks-side).",
+        "* *Unix socket*: Spark sends the rows to its Python workers over a Unix socket, and not over TCP.",
+        "* *lz4*: both sinks have the option `kafka.compression.type=lz4`.",
     )
     yield from ("", *_table(newest(SPARK_PEERS, "Spark")))
     yield from (
@@ -134,14 +145,17 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        f"In these measurements, kprod gets the rows as Arrow batches (`send_batch`). If you send single records with `KafkaProducer.send`, kprod is much slower: a record costs {_send('confluent-kafka')} the CPU time of a record of confluent-kafka's `produce`, and {_send('kafka-python')} the CPU time of a record of kafka-python.",
+        "In these measurements, kprod gets the rows as Arrow batches (`send_batch`). A record that you send alone, with `KafkaProducer.send`, costs kprod more CPU time than a row of an Arrow batch. The CPU time of `KafkaProducer.send`, divided by the CPU time of another client for one record:",
+        "",
+        f"* `produce` of confluent-kafka: {_send('confluent-kafka')}",
+        f"* `send` of kafka-python: {_send('kafka-python')}",
     )
     yield from ("", *_table(_engines(by_partitions=False)))
     yield from (
         "",
         "## By the number of partitions",
         "",
-        "If a task writes to thousands of partitions, each batch has few rows. Each batch has a fixed cost, so a row in a small batch costs more ([tuning](tuning.md#small-arrow-batches-many-partitions)).",
+        "A task needs CPU time for each partition that gets rows of an Arrow batch. If a task writes to thousands of partitions, a partition gets few rows of an Arrow batch, so each row costs more CPU time ([tuning](tuning.md#small-arrow-batches-many-partitions)).",
         "",
         *_table(_engines(by_partitions=True)),
     )
@@ -214,7 +228,13 @@ def _table(rows: list[Ratio]) -> Iterator[str]:
 
 
 def _exactly_once() -> Iterator[str]:
-    yield "The last column compares the two columns before it. For the small job and the micro-batch, it has the additional time of exactly-once. For the job of 30 M rows, it has the ratio of jobs per second: below 1, exactly-once is slower. The commits of the driver exist only with exactly-once, so the last column has the shortest and the longest time. For these commits, each transaction had one row. The brackets have the range over all rounds, and *n* is the number of rounds."
+    yield "The columns *exactly once* and *at least once* have medians over the rounds. The column *difference* has, for each kind of row:"
+    yield ""
+    yield "* **The driver commits N transactions**: the shortest and the longest time in seconds. These commits exist only with exactly-once. Each transaction had one row."
+    yield "* **Job of 30 M rows**: the jobs per second with exactly-once, divided by the jobs per second with at-least-once. Below 1, exactly-once is slower. If the range in brackets includes 1, the measurement shows no difference. The two columns before are rounded, so their quotient differs from the ratio."
+    yield "* **Job of 1000 rows** and **micro-batch**: the additional time of exactly-once."
+    yield ""
+    yield "The brackets have the range over all rounds. *n* is the number of rounds. *p50* is the median time of the micro-batches."
     yield ""
     yield "| what | exactly once | at least once | difference |"
     yield "|---|---|---|---|"
