@@ -21,11 +21,12 @@ ROOT = Path(__file__).resolve().parent.parent
 def page_lines() -> Iterator[str]:
     """docs/errors.md, below its title: the index of all of them."""
     yield paragraph(
-        "An error has two lines. The first line has the code and the problem. The second line has",
-        "a hint, if there is a remedy, and the command or the address that explains the code. No",
-        "error contains a row, a key, a header or a secret. Spark puts its own words before the",
-        "first line: PYTHON_DATA_SOURCE_ERROR for an error on the driver, and the message of the",
-        "failed job for an error of a task. A code keeps its meaning in all later versions.",
+        "An error has two lines. The first line has the code and the problem. The second line ends",
+        "with the command or the address that explains the code. If there is a remedy, the second",
+        "line begins with a hint. No error contains a row, a key, a header or a secret. Spark puts",
+        "its own words before the first line: PYTHON_DATA_SOURCE_ERROR for an error on the driver,",
+        "and the message of the failed job for an error of a task. A code keeps its meaning in all",
+        "later versions.",
     )
     yield ""
     yield paragraph(
@@ -44,16 +45,18 @@ def page_lines() -> Iterator[str]:
             "for it. *Retried*: the batch is sent again with growing pauses, until it succeeds or",
             "kafka.delivery.timeout.ms is over. *Fails the batch*: the task fails, and Spark may",
             "run it again. Exception: after MESSAGE_TOO_LARGE, a batch of several records is first",
-            "split and sent again. *Depends on the batch's sequence*: if the broker already has",
-            "the batch, this is a success. Otherwise the batch is sent again, or fails as above.",
+            "split and sent again. *Depends on other batches*: if an earlier batch of the",
+            "partition had no result yet when this batch was sent, this batch is sent again. If a",
+            "later batch of the partition is acknowledged, this batch is a success. In most other",
+            "cases, this batch fails.",
         ),
     )
-    for code, info in sorted(errors.CODES.items()):
+    for code in sorted(errors.CODES):
         yield row(
             _anchored(code.kp_code),
             f"`{code.name}`",
             str(int(code)),
-            _with_runbook(_REACTIONS[info.error_class], code.kp_code),
+            _with_runbook(_reaction(code), code.kp_code),
         )
 
 
@@ -122,9 +125,16 @@ _REACTIONS = {
     errors.ErrorClass.RETRIABLE: "retried",
     errors.ErrorClass.REFRESH_METADATA: "retried, with fresh metadata",
     errors.ErrorClass.FIND_COORDINATOR: "retried, with the coordinator looked up again",
-    errors.ErrorClass.SEQUENCE: "depends on the batch's sequence",
+    errors.ErrorClass.SEQUENCE: "depends on other batches",
     errors.ErrorClass.FATAL: "fails the batch",
 }
+
+
+def _reaction(code: errors.ErrorCode) -> str:
+    """The producer's reaction to a broker's error."""
+    if code is errors.ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        return "success: the broker already has the batch"
+    return _REACTIONS[errors.CODES[code].error_class]
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -137,7 +147,7 @@ def pages() -> Iterator[tuple[str, str]]:
         if code is errors.ErrorCode.NONE:
             continue
         told = f"A broker's answer: {info.meaning}."
-        done = f"The producer's reaction: {_REACTIONS[info.error_class]}."
+        done = f"The producer's reaction: {_reaction(code)}."
         raised = f"The exception: `{info.error_type.__name__}`."
         parts = (f"Remedy: {info.hint}.", told, done, raised, _runbook(code.kp_code))
         yield code.kp_code, _page(code.kp_code, f"{code.name} ({int(code)})", *parts)

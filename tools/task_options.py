@@ -46,9 +46,10 @@ TASKS = (
     ),
     Task(
         "Write the changes of a table",
-        "Here the rows are inserts, updates and deletes of a table, for example from Delta Lake's"
-        " change data feed (`delta-cdf`). In the example, `df` is the result of the function"
-        " `upserts`, which you call with these rows ([changelogs](changelogs.md)).",
+        "The changes are the inserts, updates and deletes of a table, for example from Delta Lake's"
+        " change data feed (`delta-cdf`). First pass the changes to the function `upserts`, which"
+        " keeps only the last change of each key. In the example, `df` is the result of `upserts`"
+        " ([changelogs](changelogs.md)).",
         ("changelog", "changelog.mode"),
         {**_SERVERS, "changelog": "delta-cdf", "keyColumns": "id", "valueColumns": "*"},
     ),
@@ -76,9 +77,9 @@ TASKS = (
     ),
     Task(
         "Choose a guarantee",
-        "Usually you set only `deliveryGuarantee`. It then decides the values of the other"
-        " options in the list. [Delivery guarantees](delivery-guarantees.md) compares its three"
-        " values.",
+        "Usually you set only `deliveryGuarantee`. This option decides the values of the other"
+        " options in the list. [Delivery guarantees](delivery-guarantees.md) compares the three"
+        " values of `deliveryGuarantee`.",
         ("deliveryGuarantee", "kafka.acks", "kafka.enable.idempotence", "kafka.retries",
          "kafka.max.in.flight.requests.per.connection"),
         {**_SERVERS, "deliveryGuarantee": "at-least-once"},
@@ -86,8 +87,10 @@ TASKS = (
     Task(
         "Write each row once",
         "A stream needs `transactionalIdPrefix`. A batch job that may run again needs `txnAppId`"
-        " and `txnVersion`, as in the example: `txnAppId` names the job and the day. Consumers"
-        " must set `isolation.level=read_committed` ([exactly once](exactly-once.md)).",
+        " and `txnVersion`. In the example, `txnAppId` names the job and the day. `txnVersion` is"
+        " the number of this write of the day: a job that runs again with the same number writes"
+        " nothing. Consumers must set `isolation.level=read_committed` ([exactly"
+        " once](exactly-once.md)).",
         ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
          "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "commitLogTopic"),
         {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders-2026-11-22",
@@ -96,9 +99,9 @@ TASKS = (
     Task(
         "Choose partitions",
         "By default, a key goes to the same partition as with Kafka's Java clients. If other"
-        " producers of the topic use another rule, set its"
-        " [name](options.md#keys-and-partitioners). The example has the default rule of"
-        " librdkafka.",
+        " producers of the topic use another rule, set `kafka.partitioner.class` to the"
+        " [name](options.md#keys-and-partitioners) of this rule. The example has the default rule"
+        " of librdkafka.",
         ("kafka.partitioner.*", "kafka.client.rack"),
         {**_SERVERS, "kafka.partitioner.class": "consistent_random"},
     ),
@@ -130,9 +133,9 @@ TASKS = (
     Task(
         "Write with hundreds of tasks",
         "Each task connects to each broker that it writes to, so a job with many tasks opens many"
-        " connections. In the example, each task writes its rows without keys to only two brokers,"
-        " and at its start, the write opens about 100 connections per second to a broker"
-        " ([connections](tuning.md#connections)).",
+        " connections. In the example, a task normally sends the rows that have no key to at most"
+        " two brokers. When the tasks of the write start, they open at most about 100 connections"
+        " per second to each broker ([connections](tuning.md#connections)).",
         ("maxLeadersPerTask", "connectionsPerSecond"),
         {**_SERVERS, "maxLeadersPerTask": "2", "connectionsPerSecond": "100"},
     ),
@@ -155,8 +158,9 @@ TASKS = (
     ),
     Task(
         "See the figures of a write",
-        "In the example, each write creates a file in this directory with its report: its rows,"
-        " bytes, times and outcome ([reports](reports.md)).",
+        "The *report* of a write has the rows, bytes, times and outcome of the write. In the"
+        " example, the driver stores the report of each write as a file in the directory"
+        " `/var/log/kprod/orders/` ([reports](reports.md)).",
         ("reportPath", "reportTopic",
          "reportListeners", "progressListeners", "progressTopic", "kafka.metrics.*",
          "kafka.interceptor.classes"),
@@ -188,8 +192,10 @@ def options_of(task: Task) -> Iterator[str]:
 def page_lines() -> Iterator[str]:
     yield (
         "For each task, this page has an example, and a list of all options for this task. Each"
-        " name is a link to the description of the option. If the options of an example change the"
-        " default of another option, the list has the changed default in brackets."
+        " name is a link to the description of the option. If an example changes the default of"
+        " another option, the list has the new default in brackets: with"
+        " `deliveryGuarantee=exactly-once`, for example, the default of"
+        " `kafka.transaction.timeout.ms` is `900000`."
     )
     options = obeyed()
     for task in TASKS:
