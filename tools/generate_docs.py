@@ -147,7 +147,9 @@ def _options_lines() -> Iterator[str]:
     yield paragraph(
         "The first part of this page has the sink's own options. Their names have no prefix. The",
         "other parts have the options of Kafka's producer, with the names of Kafka's Java client",
-        "and the prefix `kafka.`. Upper and lower case don't matter in names. All options are",
+        "and the prefix `kafka.`. In the first part, a *batch* is a batch job or a micro-batch of",
+        "Spark. In the other parts, a *batch* is Kafka's record batch: records of one partition",
+        "that are sent together. Upper and lower case don't matter in names. All options are",
         "checked on the driver before a task starts. An unknown name is an error, and the error",
         "shows the most similar name. [A second page](options-refused.md) lists the options of",
         "Kafka, Spark and other clients that are refused or have no effect.",
@@ -380,10 +382,11 @@ def _key_rules() -> Iterator[str]:
         *("Partitioner", "Null key", "Empty key", "Other keys", "The hash"),
         text=paragraph(
             "`kafka.partitioner.class` also accepts the names of librdkafka's partitioners, with",
-            "librdkafka's meaning. librdkafka's default is `consistent_random`. Three names in the",
-            "table, `murmur3`, `iceberg_bucket` and `iceberg_bucket_long`, are not librdkafka's.",
-            "In the table, *hash* means that the partition is the hash of the key modulo the",
-            "number of all partitions. A number in brackets is the hash of this key. *Sticky*",
+            "librdkafka's meaning. librdkafka's default is `consistent_random`. Four names in the",
+            "table are not librdkafka's: `murmur3`, `iceberg_bucket`, `iceberg_bucket_long`, and",
+            "the Java client's `RoundRobinPartitioner`. In the table, *hash* means that the",
+            "partition is the hash of the key modulo the number of all partitions. A number in",
+            "brackets is the hash of the null key or empty key. *Sticky*",
             "means one partition with a leader until that partition has had batch.size bytes, and",
             "then another partition. (librdkafka changes the partition by time,",
             "`sticky.partitioning.linger.ms`.) *Random* means that each row goes to any partition",
@@ -418,9 +421,10 @@ def _key_rules() -> Iterator[str]:
         "`iceberg_bucket_long`, which hashes the number as a long. A key of `iceberg_bucket_long`",
         "must have 4 or 8 bytes with the highest byte first, as Kafka's IntegerSerializer and",
         "LongSerializer write it. In Spark, `unhex(lpad(hex(id), 16, '0'))` makes this key from an",
-        "int or a long. A key of another length is an error. To write a date, use the number of",
-        "days since the epoch. To write a time or a timestamp, use the number of microseconds.",
-        "`murmur3` and `iceberg_bucket` use the same hash.",
+        "int or a long. A key of another length is an error. For a date, use the number of days",
+        "since 1970-01-01. For a time, use the number of microseconds since midnight. For a",
+        "timestamp, use the number of microseconds since 1970-01-01 00:00 UTC. `murmur3` and",
+        "`iceberg_bucket` are two names of the same partitioner.",
     )
 
 
@@ -511,7 +515,8 @@ def _exported_metrics() -> Iterator[str]:
         "`KprodListener` exports these metrics ([monitoring](monitoring.md)). The list has the",
         "names for Prometheus. The names for OpenTelemetry have dots in place of underscores, and",
         "no unit and no `_total` at the end: for example, `kprod_sent_bytes_total` is",
-        "`kprod.sent`. Every",
+        "`kprod.sent`. Times are in seconds and sizes in bytes, even if the field in brackets is",
+        "in milliseconds or megabytes. Every",
         f"metric has the label `{instruments.QUERY}`. Its value is the streaming query's name, or",
         "the query's id if it has no name. Outside of streams the value is `batch`. Each label has",
         f"at most {measurements.MAX_LABEL_VALUES} values: all further values are counted as"
@@ -525,9 +530,12 @@ def _exported_metrics() -> Iterator[str]:
             "name the field of the report. The page on reports explains each field. There are",
             "three kinds of metrics: a metric with `_total` is the sum over all batches,",
             "`kprod_commit_time_seconds` and `kprod_broker_latency_seconds` are histograms, and",
-            "any other metric has the value of the last batch. A report has no exact latencies, so",
-            "`kprod_broker_latency_seconds_sum` is too large: it counts each request with the",
-            "upper limit of its bucket. `kprod_writes_total` and `kprod_failures_total` count",
+            "any other metric has the value of the last batch. `kprod_broker_latency_seconds_sum`",
+            "is an estimate, because a report does not have the latency of each request: it has",
+            "the number of requests in each bucket. The sum counts each request with the upper",
+            "limit of its bucket, so the sum is usually too large. The exact mean of the last",
+            "batch is `kprod_broker_latency_mean_seconds`. `kprod_writes_total` and",
+            "`kprod_failures_total` count",
             "batches of Spark: batch jobs and micro-batches. `kprod_batches_total`,",
             "`kprod_retries_total`, `kprod_splits_total` and `kprod_duplicates_total` count record",
             "batches of Kafka.",
@@ -540,8 +548,8 @@ def _exported_metrics() -> Iterator[str]:
         " that a query is writing. They need the option `progressTopic`. While a write runs, each"
         " of its Python"
         " workers sends figures every 10 s. If no figures of the write have arrived for a minute,"
-        " the write counts as over, and all of its metrics are 0. The brackets name the field of"
-        " `RunningWrite`, which `RunningWrites.read()` returns:",
+        " the write counts as over, and all of its metrics are 0. The brackets name a field of the"
+        " class `RunningWrite`. `RunningWrites.read()` returns objects of this class:",
     }
     for origin, text in texts.items():
         yield from (text, "")

@@ -311,8 +311,10 @@ _RUNNING_TASKS = (
                "Record batches of the running write that were sent again so far."),
     Instrument("kprod.task.wait.time", _G, "s", _RUNNING, "waits",
                "Time that tasks of the running write have waited so far, by reason. `input`:"
-               " Spark's rows. `memory`: room in kafka.buffer.memory. `quota`: brokers' quotas."
-               " `rate`: maxRecordsPerSecond or maxBytesPerSecond.", _MS, label=Label.WAIT),
+               " the tasks wait for Spark's next rows. `memory`: they wait for room in"
+               " kafka.buffer.memory. `quota`: they wait because of the brokers' quotas. `rate`:"
+               " they wait because of maxRecordsPerSecond or maxBytesPerSecond.",
+               _MS, label=Label.WAIT),
     Instrument("kprod.task.oldest.batch.age", _G, "s", _RUNNING, "oldestBatchMs",
                "Age of the oldest record batch of the running write that has no response.", _MS),
     Instrument("kprod.commit.running.time", _G, "s", _RUNNING, "commitMs",
