@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.datasource.session import spark_patches
+import sys
+
+import pytest
+from pyspark.sql import DataFrameWriter
+
+from spark_kafka_sink.datasource.session import default_mode, session_settings, spark_patches
 
 
 class Toy:
@@ -51,3 +56,41 @@ def test_a_method_that_is_not_there_or_not_its_own_is_left_alone():
 def test_only_classes_of_imported_modules_are_found():
     found = spark_patches.Patches("Toy", (__name__, "pyspark.no.such.module", "sys"), {})._classes()
     assert found == [Toy]
+
+
+OF_A_SERVER = {default_mode._save, session_settings._with_settings}
+
+
+def patches_of_save():
+    return OF_A_SERVER & {*spark_patches._arounds_of(DataFrameWriter.__dict__["save"])}
+
+
+@pytest.fixture
+def batches():
+    """The batches that a user's foreachBatch function got. Spark's writer begins unpatched."""
+    patches, before = (default_mode.PATCHES[0], session_settings.PATCHES[0]), patches_of_save()
+    for one in patches:
+        one.uninstall()
+    yield []
+    for one in patches:
+        (one.install if before else one.uninstall)()
+
+
+def sent_to_a_server(batches):
+    """The function that Spark Connect pickles, and calls in a process of its server."""
+    around = default_mode._foreach_batch
+    return around(lambda _, func: func, object(), lambda *given: batches.append(given))
+
+
+def test_a_function_on_a_connect_server_installs_the_patches_there(batches):
+    sent_to_a_server(batches)("rows", 7)
+    assert batches == [("rows", 7)]
+    assert patches_of_save() == OF_A_SERVER
+
+
+def test_a_function_on_a_connect_server_without_the_package_is_called(batches, monkeypatch):
+    """Such a function may write to another format."""
+    monkeypatch.setitem(sys.modules, default_mode.__name__, None)
+    sent_to_a_server(batches)("rows", 7)
+    assert batches == [("rows", 7)]
+    assert not patches_of_save()
