@@ -7,7 +7,12 @@ import pytest
 from spark_kafka_sink.base.documentation import where_to_read
 from spark_kafka_sink.base.errors import KafkaTimeoutError
 from spark_kafka_sink.config.parsing import parse_sink_config
-from spark_kafka_sink.datasource.checks.preflight import KEPT_MS, WARN_WAIT_MS, PreflightCheck
+from spark_kafka_sink.datasource.checks.preflight import (
+    KEPT_ANSWERS,
+    KEPT_MS,
+    WARN_WAIT_MS,
+    PreflightCheck,
+)
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, PartitionInfos, TopicPartition
 
 CLUSTER = Cluster(topics={"t": PartitionInfos.of("t", [PartitionInfo(TopicPartition("t", 0), 1)])})
@@ -78,6 +83,15 @@ def test_another_topic_or_another_option_is_another_question():
     preflight.check(config(topic="u"), streaming=False)
     preflight.check(config(**{"kafka.bootstrap.servers": "127.0.0.1:9093"}), streaming=False)
     assert len(brokers.asked) == 3
+
+
+def test_a_process_with_many_topics_keeps_the_newest_answers():
+    brokers = Brokers()
+    preflight = PreflightCheck(brokers, Hand())
+    topics = [f"t{number}" for number in range(KEPT_ANSWERS + 1)]
+    for topic in (*topics, topics[1], topics[0]):
+        preflight.check(config(topic=topic), streaming=False)
+    assert [asked for (asked,), _ in brokers.asked] == [*topics, topics[0]]
 
 
 def test_a_failure_stops_a_batch_and_is_asked_again():
