@@ -52,15 +52,21 @@ a day later deletes the topic.
 ## Words of this page
 
 - With [exactly-once](exactly-once.md), each task of a batch writes its rows in its own transaction.
-- The *commit log* is the topic that has a record for each query and job. The option
-  `commitLogTopic` has its name (`__kprod_commits`).
+- The *commit log* is a topic with the state of each query and job: for example, the number of the
+  last batch that is done. The option `commitLogTopic` has the name of this topic. Its default is
+  `__kprod_commits`.
 - A *key* is the name of a query or job in the commit log.
-- A *decision* is a record in the commit log. When all tasks of a batch have written their rows, the
-  driver writes the decision to commit the batch. After that, the driver commits the transactions.
-- A *run* is one start of a query or job. A run *owns* its key until a later run of the same query
-  or job takes over.
-- An *orphan* is an open transaction that no query needs: no decision names it, and its run owns no
-  key.
+- A *decision* is a record in the commit log. It says that a batch is to be committed, and names the
+  transactions of the batch. The driver writes the decision when all tasks of the batch have written
+  their rows. After that, the driver commits the transactions.
+- A *run* is one start of a query or job. With its first commit, the run takes over its key. (In a
+  [`transaction` block](exactly-once.md#several-writes-one-decision), the first write takes over.)
+- A run *owns* its key until another run takes over, or until the run is aborted by its driver or
+  by a command.
+- An *orphan* is an open transaction that no decision names, and whose run owns no key. As a rule,
+  no query needs an orphan. Exception: before its first commit, a running job needs its
+  transactions, although its run owns no key yet.
+- To *fence* a client means that the brokers refuse the later requests of its producer.
 
 ## Cluster and rights
 
@@ -82,20 +88,29 @@ prefix and `txn blockers` fail in this case.
 
 ## Which commands change something
 
-`kprod txn list`, `kprod txn blockers` and `kprod txn describe` change nothing. A command with
-`--dry-run` changes nothing. Any other command of `kprod txn` shows the change and requests a
-confirmation. `--yes` skips the confirmation. `kprod backfill --forget` does the same.
-`kprod check --exactly-once` creates a test topic and deletes it. All other commands change nothing.
+Only these commands change something in the cluster:
 
-Without `--force`, the commands `abort`, `sweep`, `resolve` and `reset` refuse two kinds of changes.
-The first kind contradicts a decision in the commit log: for example, an abort of a transaction that
-the decision commits. The second kind makes a query fail that may still be running. The section of
-each command shows what its `--force` allows.
+- `kprod txn fence`, `commit`, `abort`, `sweep`, `resolve` and `reset`, and
+  `kprod backfill --forget`. They show the change, and ask for a confirmation. `--yes` skips the
+  confirmation. With `--dry-run`, they only show the change.
+- `kprod check --exactly-once` creates a test topic, and deletes it.
 
-While a command works, a driver can try to commit the same batch. The command prevents a conflict:
-before the change, the command fences the driver. The driver then can't write a decision any more.
-If the command aborts the batch, the driver fails with `CommitError`, and no row of the batch is
-visible.
+Without `--force`, the commands `abort`, `sweep`, `resolve` and `reset` do not make these changes:
+
+- A change that contradicts a decision in the commit log. For example, `abort` does not abort a
+  transaction that a decision names.
+- A change that makes a query or job fail, if its run owns the key and may be running. A run that
+  has not committed yet owns no key, so it is not protected: [`sweep`](#kprod-txn-sweep-prefix) and
+  `abort` can make this run fail.
+- A `reset` after which a backfill could write rows twice.
+
+The section of each command shows what its `--force` allows.
+
+A driver may commit a batch while `commit`, `abort`, `sweep`, `resolve` or `reset` works. To prevent
+a conflict, the command fences the driver before the change. A fenced driver reads the commit log
+again, and so finds what the command has changed. If the command has aborted transactions of the
+batch before a decision named them, the driver's commit fails with `CommitError`, and no row of the
+batch is visible.
 
 ## Scripts
 
@@ -128,7 +143,8 @@ has more rows than the report |
 | `runIs` | `owner` | the run owns a key in the commit log |
 | `runIs` | `superseded` | the run can't commit any more: a later run has taken over the key, or \
 `txn abort` or `txn sweep` has aborted the run |
-| `runIs` | `not in the log` | the run has not committed a batch yet, and started after the owner |
+| `runIs` | `not in the log` | the run has not committed a batch yet, and no other run has taken \
+over the key since the batch of the transaction began |
 | `silent` | a list of brokers | these brokers did not respond, so their transactions are unknown |
 
 `kprod --install-completion` lets your shell complete the names of commands and options when you
@@ -150,7 +166,8 @@ def page_lines() -> Iterator[str]:
             users.setdefault(_row(one), []).append(name.removeprefix("kprod "))
     common = {row: names for row, names in users.items() if len(names) >= _COMMON}
     yield from ("", "## Arguments and options of several commands", "")
-    yield "The brackets show the commands. A group such as `txn` stands for all its commands."
+    yield "The brackets at the end of an item name the commands with this argument or option. `txn`"
+    yield "means all commands of `kprod txn`, and `report` means all commands of `kprod report`."
     yield ""
     for row, names in sorted(common.items(), key=lambda one: one[0].startswith("- `-")):
         yield f"{row} ({_users(names, sections)})"

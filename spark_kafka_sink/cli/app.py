@@ -169,7 +169,7 @@ def backfill(
 ) -> None:
     """Show the progress of a backfill, the process that runs it, and its plan.
 
-    A backfill writes a large table in several batches. With --forget, the command removes the
+    A backfill writes a large table in several steps. With --forget, the command removes the
     progress instead. --dry-run and --yes have an effect only with --forget.
     """
     from spark_kafka_sink.cli import backfill as work
@@ -266,8 +266,9 @@ def convert(
 ) -> None:
     """Convert another client's properties file to a configFile, on standard output.
 
-    Standard error has a list of the options that have another name in the result. It also has the
-    options that can't be converted. These are not in the result, and do not change the exit code.
+    Standard error has two lists: the options that have another name in the result, and the options
+    that can't be converted. Options that can't be converted are not in the result, and do not
+    change the exit code.
 
     - Exit code 0: the result is a valid configFile.
     - Exit code 1: the result is not valid, for example because two options contradict each other.
@@ -391,7 +392,13 @@ def tail(
     ] = 10,
     watch: Watch = False,
 ) -> None:
-    """Show the last reports, one per line: rows, rate, and the longest wait."""
+    """Show the last reports, one per line: rows, rate, and the longest wait.
+
+    The column 'longest wait' has the milliseconds of the longest wait of the write's tasks, and
+    its kind: 'input' is the wait for rows from Spark, 'buffer' for memory of the producer, 'rate'
+    for maxRecordsPerSecond or maxBytesPerSecond, 'metadata' for the metadata of a topic, and
+    'broker' for acknowledgements after the last row.
+    """
     from spark_kafka_sink.cli import report as work
 
     work.tail(work.Source(where, *_path_or_topic(path, topic)), last, watch=watch)

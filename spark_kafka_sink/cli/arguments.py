@@ -70,8 +70,9 @@ Timeout = Annotated[
         min=0.1,
         max=86_400,
         help="The time limit of each request to the brokers, with its repetitions, and of each "
-        "wait for transactions. A command sends several requests, so it can take longer. --within "
-        "limits the whole command.",
+        "wait for the end of transactions. Some requests have a shorter limit. A command sends "
+        "several requests, so it can take longer than SECONDS. --within limits the whole "
+        "command.",
     ),
 ]
 Within = Annotated[

@@ -119,7 +119,8 @@ def blockers(
     transaction:
 
     - how many offsets of the partition come after the last stable offset
-    - the consumer groups that wait at the last stable offset, or will reach it
+    - the consumer groups that wait at the last stable offset, or will wait there. These groups have
+      members, and their committed offset is not after the last stable offset.
 
     The transactions may belong to any client. The host of a client is not shown, because Kafka has
     no API for it. With --older-than, the command ignores transactions that have been open for a
@@ -182,7 +183,8 @@ def describe(
         str,
         typer.Argument(
             metavar="KEY",
-            help="A key of the commit log. With a transactionalIdPrefix, all its keys are shown.",
+            help="A key of the commit log, or a transactionalIdPrefix. For a prefix, all its keys "
+            "are shown: PREFIX and PREFIX~NAME.",
         ),
     ],
     as_json: AsJson = False,
@@ -213,7 +215,11 @@ def commit(
 
     The exit code is 0 if all rows of the batch are visible. It is also 0 if the command has found
     no decision for KEY in the commit log. But a broker that is cut off can return an old state of
-    the commit log, without the decision. You can run this command while the query runs.
+    the commit log, without the decision. So if an error of the query says that the batch is
+    decided, run the command again when all brokers are up.
+
+    You can run this command while the query runs: the driver and the command can commit the same
+    batch at the same time.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -245,10 +251,10 @@ def abort(
         flag(
             "--force",
             help="Also abort transactions of a run that owns a key, and transactions that a "
-            "decision names. A running query fails, and its next start writes the batch again. "
-            "If another transaction of the decided batch is committed, before the abort or at the "
-            "same time, the batch becomes PARTIAL. Then the aborted rows are lost, unless you run "
-            "'resolve --as replay'.",
+            "decision names. A running query fails. If no transaction of the batch is committed, "
+            "the next start of the query writes the batch again. If some are committed, the batch "
+            "becomes PARTIAL: the aborted rows are lost, unless you run 'resolve --as replay'. A "
+            "running driver can commit some while the command works.",
         ),
     ] = False,
 ) -> None:
@@ -291,17 +297,17 @@ def sweep(
         bool, flag("--force", help="Also abort transactions of a run that owns a key.")
     ] = False,
 ) -> None:
-    """Abort the orphans of a prefix: open transactions that no query needs.
+    """Abort the orphans of a prefix: as a rule, open transactions that no query needs.
 
     An orphan fulfils two conditions. With --force, only the first condition is needed.
 
     - The commit log has no decision to commit the transaction's batch.
-    - The transaction's run owns no key in the commit log. A run owns its key until a later run of
-      the query or job takes over.
+    - The transaction's run owns no key in the commit log. A run owns its key from its first commit,
+      until a later run of the query or job takes over.
 
-    Check the list before you confirm. A run that is 'not in the log' has not committed a batch yet.
-    The job of this run may be dead, or it may still write its first batch. If you abort the
-    transactions of a running job, the job fails.
+    Exception: the transactions of a running job that still writes its first batch are also listed
+    as orphans, with a run that is 'not in the log'. If you abort them, the job fails. So check the
+    list before you confirm. --older-than leaves out transactions that were opened recently.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -335,12 +341,12 @@ def resolve(
         flag("--force", help="Also end a DECIDED batch if a transaction's outcome is 'unknown'."),
     ] = False,
 ) -> None:
-    """End a batch that is PARTIAL: some of its transactions are committed, others are lost.
+    """End a batch that is PARTIAL: some of its transactions are committed, and others are lost.
 
-    If transactions of the batch are still open, '--as done' commits them, and '--as replay' aborts
-    them. The command shows the state of the batch, and asks you to confirm. Then the command reads
-    the state again, and makes sure that no newer state exists. If the state has changed, the
-    command refuses.
+    Further transactions of the batch may still be open. '--as done' commits the open transactions,
+    and '--as replay' aborts them. The command shows the state of the batch, and asks you to
+    confirm. Then the command reads the state again, and makes sure that no newer state exists. If
+    the state has changed, the command refuses.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -358,8 +364,9 @@ def reset(
         bool,
         flag(
             "--force",
-            help="Also reset while a batch is in progress, while the owner's transactions are open,"
-            " or while a step of a backfill is begun and may be written.",
+            help="Also reset KEY in these cases: its batch is DECIDED or PARTIAL; its owner has "
+            "open transactions; a broker does not respond; a step of its backfill was begun, and "
+            "perhaps written; its records can't be read.",
         ),
     ] = False,
 ) -> None:
@@ -367,8 +374,9 @@ def reset(
 
     A key is the name of a query or job. After the reset, the commit log no longer shows which
     micro-batches of the query, or which txnVersions of the job, are finished. If you run a finished
-    one again, its rows are duplicated. A stream runs its last micro-batch again if its driver died
-    before Spark recorded the micro-batch.
+    one again, its rows are duplicated. A stream that still has its checkpoint can also run
+    its last micro-batch again. This happens if the driver died before Spark recorded the
+    micro-batch in the checkpoint.
 
     The commit log keeps only the key's generation: a number that rises with each reset and with
     each new run. With this number, the first commit of the next run finds the open transactions of
