@@ -108,6 +108,16 @@ def test_what_is_not_installed_is_named_and_explain_needs_none(
     assert "KP0301" in out
 
 
+def test_an_unknown_code_is_an_error_without_the_extra_too(
+    kprod: Callable[..., tuple[object, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "_NEEDED", ("no_such_package",))
+    code, out, err = kprod("explain", "KP9999")
+    assert (code, out) == (2, "")
+    assert err.startswith("kprod explain: ")
+    assert "KP9999" in err
+
+
 class BrokenPipe(io.StringIO):
     """Standard output behind which something else than a full disk fails."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -132,6 +133,7 @@ class Conf:
         self.getAll[name] = value
 
 
+SOCKET = "spark.python.unix.domain.socket.enabled"
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
@@ -151,3 +153,12 @@ def test_register_sets_what_is_safe_when_asked_and_says_which(conf, tune, expect
     before = dict(conf.getAll)
     assert spark_kafka_sink.register(session, tune=tune) == expected
     assert conf.getAll == before | expected
+
+
+@pytest.mark.parametrize(("given", "hinted"), [({}, True), ({SOCKET: "true"}, False)])
+def test_a_setting_that_only_a_new_session_can_have_is_a_hint(given, hinted, caplog):
+    session = Session()
+    session.conf = Conf(**given)
+    with caplog.at_level(logging.INFO, "spark_kafka_sink"):
+        spark_kafka_sink.register(session, tune=True)
+    assert (f"set {SOCKET}=true before the session starts" in caplog.text) is hinted
