@@ -413,6 +413,18 @@ def test_a_version_may_be_a_timestamp():
         assert f"row {len(rising)} of" in refused_rows(raised)
 
 
+def test_a_change_without_a_version_is_older_than_any_other():
+    (first, second) = delta(("insert", 1, "a", None), ("insert", 1, "b", 1))
+    assert [value for _, value in records_of([first, first, second])[0]] == [
+        b'{"id":1,"text":"a"}',
+        b'{"id":1,"text":"a"}',
+        b'{"id":1,"text":"b"}',
+    ]
+    with pytest.raises(DataError) as raised:
+        records_of([second, first])
+    assert "row 1 of" in refused_rows(raised)
+
+
 def event(op, before, after, lsn):
     rows = {"before": before, "after": after}
     images = {name: row and {"id": row, "text": "a"} for name, row in rows.items()}

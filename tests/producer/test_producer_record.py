@@ -138,9 +138,3 @@ def test_metadata_tells_what_a_broker_did_not_return():
     first = RecordMetadata("test", 0, offset=0, timestamp=0)
     assert first.has_offset
     assert first.has_timestamp
-
-
-@pytest.mark.parametrize(("topic", "shown"), [(7, "is int, not str"), (None, "cannot be null")])
-def test_a_topic_that_is_no_text_is_refused(topic: object, shown: str):
-    with pytest.raises(DataError, match=shown):
-        ProducerRecord(topic, b"v")  # type: ignore[arg-type]
