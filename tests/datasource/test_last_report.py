@@ -94,6 +94,15 @@ def test_a_report_that_can_not_be_read_is_no_missing_report(kept):
         kept_reports.kept(QUERY)
 
 
+def test_a_link_to_a_missing_report_is_an_error_and_no_endless_search(kept, tmp_path):
+    kept_reports.keep(report(1))
+    (file,) = kept.iterdir()
+    file.unlink()
+    file.symlink_to(tmp_path / "missing")
+    with pytest.raises(UnusableFileError):
+        kept_reports.kept(QUERY)
+
+
 def test_a_report_that_is_replaced_while_it_is_read_gives_the_newer_one(kept, monkeypatch):
     """A commit of the next micro-batch may come between the list of the files and the read."""
     kept_reports.keep(report(1))

@@ -81,8 +81,10 @@ def kept(query_id: str | None) -> str | None:
         try:
             return read_file(str(file), "the last report").decode()
         except UnusableFileError:
-            if file.exists():
-                raise  # else a newer one is in its place
+            # (If the file is gone, another commit has replaced it by a newer one. A link to a
+            # missing file is not gone: the next glob would find it again, for ever.)
+            if os.path.lexists(file):
+                raise
     return None
 
 
