@@ -168,8 +168,8 @@ class Part:
       done.
     * ``payload``: the number and the size of the write's rows. If the batch is already done, this
       payload is compared with the payloads of the done batch.
-    * ``name``: the unique name of the commit. A repeated commit finds its write by this name, and
-      does not record the write twice.
+    * ``name``: the unique name of the commit that has recorded this write. If this commit is tried
+      again, it finds its record by this name, and does not record the write twice.
     * ``letters``: the number of dead letters, and the number of rows that the write received. Both
       are 0 if dead letters are off.
     """
@@ -521,8 +521,8 @@ class CommitState:
     @classmethod
     def decode(cls, key: str, value: bytes, parts: Sequence[bytes] = ()) -> CommitState:
         """Decodes the state of ``key`` from ``value``, the result of :meth:`encode`. ``parts`` is
-        the result of :meth:`encode_parts`: the recorded writes of a block (:class:`Part`). The
-        state keeps only the writes of one block: the block that ``value`` names.
+        the result of :meth:`encode_parts`: the recorded writes of the block that ``value`` names
+        (:class:`Part`). If ``parts`` has leftover writes of another block, they are ignored.
 
         Raises CommitLogError if the bytes are not a state, or name a transaction of another key.
         Raises NewerStateError if a newer version of this package has written the state in a newer
@@ -635,8 +635,9 @@ def _two(numbers: Sequence[Any]) -> tuple[int, int]:
 
 
 def _parts(key: str, number: int, token: str, texts: Iterable[bytes]) -> tuple[Part, ...]:
-    """Decodes the recorded writes in ``texts`` that belong to one block: the block with the token
-    ``token`` and the batch number ``number``. Leaves out all other writes.
+    """Decodes the recorded writes of one block (``spark_kafka_sink.transaction``). The block has
+    the batch number ``number`` and the token ``token``. Writes of other blocks in ``texts`` are
+    left out.
     """
     fields = (json.loads(text) for text in texts)
     return tuple(

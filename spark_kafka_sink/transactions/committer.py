@@ -126,8 +126,8 @@ class Committer:
         these are true:
 
         * None of its transactions is committed.
-        * Brokers have aborted some of its transactions, or will soon abort some because of their
-          age. With ``only_lost``, brokers must have aborted some already.
+        * Brokers have aborted some of its transactions. If ``only_lost`` is False, it is enough
+          that brokers will soon abort some because of their age.
 
         ``check`` is called with the state of ``key``. It raises CommitError or SupersededError if
         the caller can't continue from this state. This method raises the same error.

@@ -290,9 +290,10 @@ def commit_all(
     is committed at ``first_by_ms``, returns at that time.
 
     EndTxn is sent only after a check that the partitions of the transaction have leaders. ``look``
-    is the caller's last check: the first EndTxn uses it if it is at most a second old. If a
-    transaction of the decision is committed (``is_one_committed``), an older transaction than
-    :attr:`Age.YOUNG` needs no check. ``found`` are the caller's descriptions of transactions.
+    is the caller's last check: the first EndTxn uses it if it is at most a second old. ``found``
+    are the caller's descriptions of transactions. If a transaction of the decision is committed
+    (``is_one_committed``), all others must be committed. Then those that are too old for
+    :attr:`Age.YOUNG` are not checked, because they are also too old to wait for a leader.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}

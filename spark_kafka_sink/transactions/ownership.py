@@ -77,8 +77,8 @@ class Owner:
     def may_decide(self, state: CommitState) -> bool:
         """Whether this run may commit its batch. True in two cases:
 
-        * The run owns the key, and the batch was planned at one of these generations: the one
-          directly before the run's take-over, the one after it, or a later one.
+        * The run owns the key, and planned the batch at the last generation before its take-over,
+          or later.
         * The run is not superseded, and the key still has the generation at which the batch was
           planned. Then the run may take over the key.
 

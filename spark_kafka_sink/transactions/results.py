@@ -149,9 +149,9 @@ class WrittenMeanwhile:
 
 @dataclass(frozen=True, slots=True)
 class VersionLeftOut:
-    """The reason why a commit or the planning of a batch fails: the job's version ``number``
-    (txnVersion) was skipped. This version was never written, and the later version ``last_done`` is
-    already done.
+    """The reason why a commit or the planning of a batch fails: the job has skipped the txnVersion
+    ``number``. This txnVersion was never written, and the later one, ``last_done``, is already
+    done.
     """
 
     number: int
@@ -160,9 +160,9 @@ class VersionLeftOut:
 
 @dataclass(frozen=True, slots=True)
 class VersionForgotten:
-    """The reason why a commit or the planning of a batch fails: the job's version ``number``
-    (txnVersion) is older than all versions in the commit log. So it is unknown whether this version
-    was ever written. ``oldest`` and ``last_done`` are the oldest and the newest version in the log.
+    """The reason why a commit or the planning of a batch fails: the job's txnVersion ``number`` is
+    older than all versions in the commit log. So it is unknown whether this version was ever
+    written. ``oldest`` and ``last_done`` are the oldest and the newest version in the log.
     """
 
     number: int
@@ -260,9 +260,9 @@ class NoLeader:
 
 @dataclass(frozen=True, slots=True)
 class OwnEnded:
-    """The reason why a commit fails: another client has ended a transaction that the driver itself
-    writes. This transaction contains the report of batch ``number``, or the offsets of a consumer
-    group. ``error`` is the broker's response.
+    """The reason why a commit fails: another client has ended the transaction in which the driver
+    writes the report of batch ``number``, or the offsets of a consumer group. ``error`` is the
+    broker's response.
     """
 
     number: int
@@ -418,10 +418,10 @@ class Contradicted:
     """The reason why an operator's command fails: the transactions with the ids ``ids`` did not end
     as the operator wants.
 
-    * If ``done`` is true, the batch is to count as done. Each of these transactions was aborted,
-      has an unknown outcome, or could not be committed now.
-    * If ``done`` is false, the batch is to be written again. Each of these transactions is
-      committed, or could not be aborted now.
+    * If ``done`` is true, the operator wants the batch to count as done. Each of these transactions
+      was aborted, has an unknown outcome, or could not be committed now.
+    * If ``done`` is false, the operator wants the batch to be written again. Each of these
+      transactions is committed, or could not be aborted now.
     """
 
     ids: tuple[str, ...]
@@ -501,8 +501,8 @@ def perhaps_decided(tried: Decision, error: KafkaError) -> Refuse:
 
 
 def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
-    """Returns the failure for a batch that is decided: ``error`` was raised after the decision.
-    ``fate`` is the state of the batch's transactions.
+    """Returns the failure if ``error`` was raised after ``decision``, the decision to commit a
+    batch, was written to the commit log. ``fate`` is the state of the batch's transactions.
     """
     return Refuse(Commit.UNKNOWN, NotFinished(decision.number, decision.ids, fate, error))
 

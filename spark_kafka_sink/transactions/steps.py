@@ -358,8 +358,9 @@ class Confirm:
     """Step: check that the state is the newest state of the key in the commit log. The state may be
     old, because a former leader of the log's partition may have returned it.
 
-    The step writes the unchanged state, and aborts that write. If the state is old, the step fails,
-    because only the present leader accepts a write.
+    The step writes the unchanged state, and aborts that write. Only the present leader accepts the
+    write. The step also looks for earlier records of the key that were not read. If the log has
+    such a record, the state is old, and the step fails.
     """
 
 
@@ -505,8 +506,8 @@ class EndRest:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """The last step of a goal after its work is done. ``how`` is the result of a commit, and None
-    for other goals.
+    """Step: end the goal without an error. ``how`` is the result of a commit, and None for all
+    other goals.
     """
 
     how: Commit | None = None

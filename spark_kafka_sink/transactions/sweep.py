@@ -6,8 +6,9 @@ Two kinds of open transactions may be aborted here, if no decision names them:
 * Transactions of a run that can't commit any more (``CommitState.standing``).
 * Transactions of the run that performs the sweep.
 
-With transactions of version 2, this module also aborts ids in the state Empty. The first Produce of
-a killed attempt may still be in flight, and would open a transaction of the id.
+With transactions of version 2, this module also sends EndTxn(abort) for an id in the state Empty,
+which has no open transaction. This fences the id's producer: a delayed Produce of a killed attempt
+can't open a transaction any more.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def sweep(
     two values:
 
     * The ids of the aborted transactions, without ids that were in the state Empty.
-    * Whether the run ``spared`` has open transactions that are not in ``keep``.
+    * True if the run with the id ``spared`` has open transactions that are not in ``keep``.
+      (``spared`` does not change which transactions are aborted.)
 
     With ``patient``, brokers that can't be reached are tried again for some seconds. If a broker
     does not respond, its transactions stay open, and a warning is logged.

@@ -162,9 +162,8 @@ def _is_by_the_log(goal: Goal, step: Step) -> bool:
 
 
 def decides_next(goal: Goal, view: View) -> bool:
-    """Whether the next step of ``goal`` writes a decision to commit.
-
-    False as long as the driver must still prepare a transaction with the batch's report or offsets.
+    """Whether the next step of ``goal`` writes the decision to commit its batch. False if the
+    driver must first write the batch's report or its consumer group's offsets.
     """
     # (A commit uses a session of the log that an earlier commit of this process has kept, but only
     # if the result is True. If another process has fenced the session, only a write shows that. The
@@ -203,7 +202,7 @@ def the_key_is_not_open(_: Goal, view: View) -> Step | None:
 
 
 def it_is_over(_: Goal, __: View) -> Step | None:
-    """If no earlier row of the goal's table applies, nothing is left to do: the roll forward, abort
+    """This last row of the table always applies: nothing is left to do, and the roll forward, abort
     or command returns its result.
     """
     return Return()
@@ -221,8 +220,8 @@ def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | N
     """If no write is in progress, and no batch is DECIDED or PARTIAL, the caller's check is called
     with the state that was read without opening the key. If the check accepts the state, the roll
     forward returns this state. If the check finds that another run has taken over, the roll forward
-    fails at once. If the check refuses the state for another reason, later rows of this table open
-    the key, and repeat the check.
+    fails at once. If the check refuses the state for another reason, the key is opened, and the
+    check is repeated.
     """
     if view.is_open or not view.is_settled or view.state.phase is not Phase.DONE:
         return None
@@ -399,22 +398,22 @@ def it_is_done(goal: CommitBatch, view: View) -> Step | None:
 
 
 def it_is_a_write_of_a_block(goal: CommitBatch, view: View) -> Step | None:
-    """If the batch is one write of a `transaction` block, the commit prepares the driver's own
-    transactions of this write, with the report and the offsets. Then it records the write in the
-    log, and decides nothing. The record makes the run the owner of the key: from then on, commits
-    of the earlier owner are refused. The commit at the end of the block decides all writes of the
-    block together.
+    """If the batch is one write of a `transaction` block, the commit only records this write in the
+    log, and decides nothing. Before that, the driver writes the report and the offsets of this
+    write, in transactions of its own that stay open. The record makes the run the owner of the key:
+    from then on, commits of the earlier owner are refused. The commit at the end of the block
+    decides all writes of the block together.
     """
     return _record(goal, view) if goal.batch.is_recorded_only else None
 
 
 def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
-    """If no earlier row of this table applies, the batch is decided. First the driver's own
-    transactions, with the report and the offsets, are prepared. Then DECIDED is produced to the
-    log, with this run as the owner of the key. Then all transactions are checked. Then the write of
-    DECIDED is committed: from then on, commits of the earlier owner are refused. A batch without
-    transactions is written to the log as done, without a decision. Exception: a txnVersion without
-    transactions is not written to the log, because a later commit may write rows for this version.
+    """If no earlier row of this table applies, the driver decides the batch. First it prepares its
+    own transactions, with the report and the offsets. Second, it produces DECIDED to the log, with
+    this run as the owner of the key. Third, it checks all transactions. Fourth, it commits the
+    write of DECIDED: from then on, commits of the earlier owner are refused. A batch without
+    transactions is written to the log as done, without a decision. Exception: if such a batch is a
+    txnVersion of a job, nothing is written, because a later commit may write rows for this version.
     """
     state = _taken_over(goal, view)
     decision = decision_of(goal.batch, state)
@@ -762,16 +761,17 @@ RESET: Final = (
 
 
 def its_removal_has_failed(goal: Forget, view: View) -> Step | None:
-    """If the removal of the key's records has failed, the removal is tried again, or the command
-    fails. No attempt decodes the records.
+    """If the removal of the key's records has failed, it is tried again if another attempt may
+    help. The command fails if another attempt would not help, or if the time for attempts is over.
+    The key is not opened before an attempt, because an opening would decode the records.
     """
     step = a_step_has_failed(goal, view)
     return Remove(step.up_to_ms, step.most_ms) if isinstance(step, Open) else step
 
 
 def it_is_to_be_removed(_: Forget, view: View) -> Step | None:
-    """The records of the key are removed. Whether the last batch of the key is committed stays
-    unknown.
+    """If the records of the key are not removed yet, the command removes them. It does not find out
+    whether the last batch of the key is committed.
     """
     return None if view.is_recorded else Remove()
 
@@ -807,8 +807,11 @@ def left_by_hand(goal: EndByHand, state: CommitState) -> tuple[TransactionDescri
 
 
 def kept_by_hand(goal: EndByHand, state: CommitState) -> dict[str, str]:
-    """The transactions of ``goal`` that the operator's command leaves open. Returns the reason for
-    each transactional id: a decision names the transaction, or its run owns the key.
+    """The transactions of ``goal`` that the operator's command leaves open. Returns a reason for
+    each transactional id. ``goal`` can exclude both reasons:
+
+    * DECIDED: the commit log has the decision to commit the transaction.
+    * OWNED: the run of the transaction owns the key, and may still commit the transaction.
     """
     decided = decided_ids(state) - goal.even_decided
     kept: dict[str, str] = {}
@@ -840,8 +843,8 @@ def _is_of_job(goal: Reset) -> bool:
 
 
 def _undecided(view: View) -> frozenset[TransactionalId]:
-    """The open transactions from the last search, without the transactions that a decision
-    names.
+    """The open transactions that the last search has found, except the transactions of the decision
+    in the commit log.
     """
     decided = decided_ids(view.state)
     return frozenset(one for one in view.found if str(one) not in decided)

@@ -232,7 +232,9 @@ class CommitLog:
 
             * The log has a record of ``key`` before ``first_offset`` that the session has not read.
             * The log can't be read up to ``first_offset``.
-            * ``first_offset`` is -1, or is less than the offset up to which the session has read.
+            * ``first_offset`` is -1.
+            * ``first_offset`` is less than the offset up to which the session has read: the broker
+              that was read had other records than the present leader.
             """
             name, end = key.encode(), snapshot.next_offset
             if first_offset >= end and not self._reader.has_records(
@@ -444,9 +446,9 @@ class LogSession:
     * ``state``: the state of the key that this session has read or last written. Empty if the key
       has no state.
     * ``lease_ms``: the timeout of the transactions with which the session writes.
-    * ``is_newest``: a function that the first write calls, with the offset of its first record and
-      the deadline. If the function returns False, the log may have a newer state, and the write
-      fails.
+    * ``is_newest``: a function that returns False if the log may have a newer state than ``state``.
+      The session's first write calls it, with the offset of the write's first record and the
+      deadline. If the result is False, the write fails.
     """
 
     def __init__(

@@ -35,8 +35,9 @@ def key_of(record_key: bytes) -> bytes:
 
 
 def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Returns the documents of a key by name. The name of a document is the record key of its first
-    record. For example, the documents of the key ``b"orders"`` have these names:
+    """Returns the documents of a key of the commit log, by name. Each document is written as one or
+    more records. The first of these records has the document's name as its record key. For example,
+    the key ``b"orders"`` has these documents:
 
     * ``b"orders"``: the main document, ``state``. If ``state`` is None, the result has no main
       document.
@@ -64,8 +65,8 @@ def changes(
     revision: int,
     limit: int = PIECE_BYTES,
 ) -> dict[bytes, bytes | None]:
-    """Returns the records that must be written so that a key of the log has exactly ``documents``,
-    by record key. A value of None is a tombstone, which removes a record.
+    """Returns the records to write so that a key of the log has exactly ``documents``. The result
+    has the value of each record, by record key. None is a tombstone, which removes a record.
 
     * ``records``: all records that the key has before this write.
     * ``documents``: a result of :func:`documents`. An unchanged document is not written again.

@@ -460,9 +460,9 @@ class Operator:
         return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
 
     def end(self, plan: EndPlan) -> Aborted:
-        """Aborts the planned transactions, key by key. If the run of a transaction may still
-        commit, the writers of the key are fenced first, and the run is recorded as aborted.
-        Transactions that have changed since the plan are left alone.
+        """Aborts the planned transactions, key by key. If a run (one start of a query or job) may
+        still commit some of them, the writers of the key are fenced first, and the run is recorded
+        as aborted. Transactions that have changed since the plan are left alone.
 
         If the plan has several keys, an error of one key is not raised: the field ``failed`` of the
         result has the error for each transaction of this key. If the plan has only one key, raises
