@@ -6,9 +6,11 @@ the requests. The package ``transactions`` decides what a response means for the
 
 Most methods repeat a request until the deadline if there is no response, or a response with a
 retriable error (``call.py``). If a repeated request can do harm, the docstring of the method says
-so. If a right is missing, or if a broker does not support a request, most methods raise an
-exception. The methods that return a result for each transactional id return any other error code
-with the id.
+so.
+
+Most methods raise an exception if a right is missing, or if a broker does not support a request.
+If a method returns a result for each transactional id, any other final error of an id raises no
+exception: its code is in the result of the id.
 """
 
 from __future__ import annotations
@@ -143,8 +145,8 @@ class AgeCalls(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Beside:
-    """Additional requests that are sent together with DescribeTransactions, to save two round
-    trips: ListTransactions by age, and Metadata.
+    """ListTransactions and Metadata requests that are sent together with DescribeTransactions. This
+    saves two round trips.
 
     The requests are created before the descriptions are known. If the descriptions show that other
     topics or another age limit are needed, the responses are not used.
@@ -182,11 +184,11 @@ class LastLook(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Look:
-    """A check whether the partitions of several transactions have leaders (a *look*). A transaction
-    that passes the check is ended.
+    """A check whether the partitions of several transactions have leaders (a *look*). If all
+    partitions of a transaction have leaders, the call that ends the transaction is sent.
 
-    Metadata requests to each coordinator check only the transactions of this coordinator. So a
-    coordinator that does not respond delays only its own transactions.
+    Each coordinator gets requests only for its own transactions. So a coordinator that does not
+    respond delays only its own transactions.
     """
 
     #: The calls that end the transactions, by transactional id.
@@ -570,10 +572,11 @@ class TransactionClient(AdminClient):
         3.8). Raises KafkaTimeoutError if a coordinator does not respond in time.
 
         Each coordinator lists all open transactions, then those older than ``age_ms``, and then all
-        again (:class:`AgeCalls`). An id is left out if only the first and the last list have it.
+        again (:class:`AgeCalls`). An id in the second list is returned. An id in the first and the
+        third list, but not in the second, is left out: its transaction is younger.
 
-        If no coordinator lists an id, the requests are repeated for about a second. After that, the
-        id is left out if ``only_listed`` is True, and returned if ``only_listed`` is False.
+        For any other id, the requests are repeated for about a second. After that, the id is left
+        out if ``only_listed`` is True, and returned if ``only_listed`` is False.
 
         ``beside`` has requests that :meth:`describe` has already sent. Their responses are used if
         they are for the same ids and the same age.
@@ -712,9 +715,10 @@ class TransactionClient(AdminClient):
         * ``ours``: the producer id and epoch that the caller has (KIP-360, brokers of version 2.5
           or newer). If another producer has used the transactional id in the meantime, the other
           producer is not fenced, and ProducerFencedError is raised.
-        * ``resend``: Resend.ALWAYS sends a request without a response again, Resend.AFTER_CODE does
-          not. If the request is sent twice, the first request can arrive last, and abort a
-          transaction that was begun after the second request.
+        * ``resend``: with Resend.ALWAYS, the request is repeated after a lost connection or a
+          retriable error code. With Resend.AFTER_CODE, it is repeated only after such a code. If
+          the request is sent twice, the first request can arrive last, and abort a transaction that
+          was begun after the second request.
 
         Raises one of these errors:
 
