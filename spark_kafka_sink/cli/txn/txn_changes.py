@@ -191,7 +191,7 @@ def abort(where: Where, confirmation: Confirmation, ids: Sequence[str], *, force
     """Aborts the open transactions with the transactional ids ``ids``, after a confirmation. If
     ``force`` is False, the command refuses, and aborts nothing, in two cases:
 
-    - The commit log has the decision to commit the batch of one of the transactions.
+    - One of the transactions is decided: the commit log contains the decision to commit its batch.
     - One of the transactions belongs to a run that owns its key in the commit log. A run is one
       start of a query or job. The run owns the key until a later run takes over.
     """
@@ -206,7 +206,7 @@ def abort_run(
     one start of a query or job. If ``force`` is False, the command refuses, and aborts nothing, in
     two cases:
 
-    - The commit log has the decision to commit the batch of one of the transactions.
+    - One of the transactions is decided: the commit log contains the decision to commit its batch.
     - The run owns its key in the commit log: no later run of the query or job has taken over.
     """
     with operator_of(

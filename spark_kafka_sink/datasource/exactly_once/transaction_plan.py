@@ -269,9 +269,9 @@ def check_run(key: str, run: str, state: CommitState) -> None:
 
 
 def check_generation(key: str, number: int, expected: int, state: CommitState) -> None:
-    """Raises an error if the key of a backfill does not have the generation ``expected``: the
-    generation that the key had before the step with the txnVersion ``number`` was recorded. A key's
-    generation is a number that grows when another run takes over the key.
+    """Checks that the key of a backfill has the generation ``expected``, a number that grows when
+    another run takes over the key. The key had this generation before the backfill recorded the
+    step with the txnVersion ``number``. Raises one of these errors if the generation differs:
 
     * SupersededError: the generation is larger. Another call of ``backfill`` has taken over the
       key, or an operator has reset the key.

@@ -324,14 +324,13 @@ class TransactionManager:
         """Adds the topic partition ``tp`` to the transaction. Does nothing if the transaction
         already has it. A batch of ``tp`` is sent only after ``tp`` was added.
 
-        For a producer without transactions, only checks that the producer has not failed. The
-        errors are:
+        Raises the error of the producer if the producer has failed. A producer without transactions
+        does nothing else. A transactional producer also raises:
 
         * IllegalStateError, if no transaction was begun.
         * IllegalStateError, if an earlier call, such as a commit, timed out. The application must
           repeat that call first, to receive its result.
         * The error of the transaction, if the transaction has failed.
-        * The error of the producer, if the producer has failed.
         """
         self.maybe_add_partitions((tp,))
 
