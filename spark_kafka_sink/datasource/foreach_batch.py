@@ -8,9 +8,9 @@ writes of a user's function are the same write. So the user gives each write a n
 then identifies a write by its name (txnAppId) and the micro-batch's id (txnVersion).
 
 The commit log also gets a run id, which ``exactly_once/named_writes.py`` generates for each name
-and each run of a query. Two queries that use one name have different run ids, and stop each other.
-A new checkpoint with an old name is an error. After a failed write, the next write gets a new run
-id.
+and each run of a query. If two queries use one name, they have different run ids, so the commit log
+refuses writes. A new checkpoint with an old name is an error. After a failed write, the next write
+gets a new run id.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class ForeachBatch:
         failure. If the micro-batch is already committed, no row is written.
 
         Raises CommitError, before a row is written, if the commit log does not expect this batch
-        id. It expects the id of the last batch with this name, or a larger id of the same query.
+        id. It expects the id of the last batch under :attr:`name`, or a larger id of the same
+        query.
 
         Raises ConfigError in two cases:
 
@@ -382,9 +383,9 @@ class _MicroBatch:
         batch id. Without this error, the sink would treat the new write as a replay, and would not
         write its rows.
 
-        ``written`` describes the DataFrames of the new write. ``whole`` is true if these are all
-        DataFrames of the batch. Nothing is checked if the user has set verifyReplays=false and the
-        query of the write is unknown.
+        ``written`` describes the DataFrames of the new write. ``whole`` is false if more DataFrames
+        may follow under this name, as in a ``transaction`` block. Nothing is checked if the user
+        has set verifyReplays=false and the query of the write is unknown.
         """
         if written.query_run or not self._is_replay:
             _runs().check(self.place, self._name, written, whole=whole)

@@ -78,9 +78,9 @@ class TopicWarning:
     """A topic config, ``setting``, that conflicts with the producer's options or with this
     machine's clock.
 
-    ``error`` has the text of the warning, and is not raised. ``refuses`` is True if brokers may
-    reject rows. If it is False, brokers accept the rows, but with a disadvantage such as a second
-    compression.
+    ``error`` has the message and the hint of the warning. This error is never raised. ``refuses``
+    is True if brokers may reject rows. If it is False, brokers accept the rows, but with a
+    disadvantage such as a second compression.
     """
 
     setting: str

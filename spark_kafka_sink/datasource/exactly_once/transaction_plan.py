@@ -62,8 +62,7 @@ class TransactionPlan:
 
     - ``key`` is the name of the query or job in the commit log.
     - ``state`` is the key's state in the commit log at planning.
-    - ``numbering`` is the kind of batch numbers that the key has, such as the txnVersions of a job.
-      Each kind has its own rule for the order of the numbers.
+    - ``numbering`` is the rule by which the key's batch numbers follow each other.
     - ``context`` has the run and the query of a batch job. It is None in streams.
     - ``number`` is the option txnVersion of a batch job, or 0 if this option is not set.
       ``foreach_batch`` and ``transaction`` set the option to the micro-batch's id. ``number`` is
@@ -132,13 +131,13 @@ class TransactionPlan:
         return "" if done is None else done.digest
 
     def check_digest(self) -> None:
-        """Compares the source offsets of a committed batch in the commit log with the offsets in
-        this query's checkpoint. Raises CommitError if the offsets differ: the checkpoint may have
-        been copied or restored, or may belong to another query.
+        """Raises CommitError if the commit log and this query's checkpoint have different source
+        offsets for a committed batch: the checkpoint may have been copied or restored, or may
+        belong to another query.
 
-        A batch job compares its own batch, if this batch is already committed. A stream compares
-        the last committed batch. Does nothing if the commit log or the checkpoint does not have the
-        offsets.
+        The committed batch is the last one of a stream, or the own batch of a batch job. Does
+        nothing if this batch is not committed, or if its offsets are unknown in the commit log or
+        the checkpoint.
         """
         here, there = self.digest, self._done_digest
         if not here or not there or here == there:
@@ -179,8 +178,8 @@ class TransactionPlan:
         - The run of this job was aborted.
         - The commit log does not expect the job's ``number`` (:func:`check_number`).
         - The batch with this ``number`` is already committed, but from other source offsets.
-        - The batch with this ``number`` counts as committed, and it is unknown whether this job has
-          the same rows.
+        - The batch with this ``number`` is or may be committed, and it is unknown whether this job
+          has the same rows.
 
         ``generation`` is the generation that the key must have if the job is a step of ``backfill``
         (:func:`check_generation`). It is None for any other job.
@@ -425,9 +424,9 @@ def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str
 
 
 def _digest_of_done(config: SinkConfig, state: CommitState) -> str:
-    """The digest of the source offsets of a stream's last done batch, computed from the query's
-    checkpoint. Empty if this digest is unknown, or if the commit log has no digest of this batch.
-    The tasks compare the two digests.
+    """The digest of the source offsets that the query's checkpoint has for a stream's last done
+    batch. The tasks compare this digest with the digest in the commit log. Empty if one of the two
+    is unknown.
     """
     done = state.done_batch(state.last_done)
     if config.checkpoint_location is None or done is None or not done.digest:

@@ -86,11 +86,11 @@ class BackfillPlan:
         return (len(self.bounds) + 1) * self.slices
 
     def weight(self, first: int, end: int) -> float:
-        """The number of rows at the positions from ``first`` up to ``end`` - 1. For a part of a
-        range, the number is estimated.
+        """The number of rows in the slices ``first`` to ``end`` - 1. The slices of all ranges are
+        numbered consecutively, from 0. For a part of a range, the number of rows is estimated.
 
-        If the rows of the plan were not counted, the result is a number of ranges instead. For
-        example, half of the slices of a range have the weight 0.5.
+        If the rows of the plan were not counted, the result is a number of ranges instead. Half of
+        the slices of a range count as 0.5.
         """
         return self._weight_before(end) - self._weight_before(first)
 

@@ -117,8 +117,8 @@ class LedgerOnDriver:
 
 
 def schema_with_state(options: Mapping[str, str]) -> StructType:
-    """Answers a request of :class:`LedgerOnDriver` on the driver. The answer is in the metadata of
-    the returned schema.
+    """Answers a request of :class:`LedgerOnDriver` on the driver. The user's process reads the
+    answer from the metadata of the returned schema (``process/asked_of_driver.py``).
     """
     configure_logging()
 

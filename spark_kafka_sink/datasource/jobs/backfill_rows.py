@@ -202,8 +202,8 @@ def _named(name: str) -> Column:
 
 
 def _text_of(column: Column, of: types.DataType) -> Column:
-    """The text of a value, for a bound of a range. Null for a string that is not valid UTF-8, so no
-    range begins at such a string. Python would read such a string as other characters.
+    """The text of a value, for a bound of a range. Null for a string that is not valid UTF-8: no
+    range begins at such a string, because Python would read it as a different string.
     """
     if isinstance(of, types.TimestampType):
         column = F.unix_micros(column)

@@ -74,9 +74,9 @@ def upserts(
     with null in a column that defines the order. If several different rows of a key have the last
     position, all of them stay. The sink makes each of these rows a dead letter or an error.
 
-    Raises ConfigError for a stream, for an unknown order, and for a ``changelog`` with ``before``
-    but without ``delete``. Raises SchemaError for a missing column, and for a key column of a type
-    whose equal values may have different bytes, such as 0.0 and -0.0 of the type ``double``.
+    Raises ConfigError for a stream, if ``order_by`` and its default are missing, and for a mapping
+    with a type ``before`` but no ``delete``. Raises SchemaError for a missing column, and for a key
+    column whose equal values may have different bytes, such as the doubles 0.0 and -0.0.
     """
     log = _changelog(changelog)
     _check(df, keys, log)

@@ -59,8 +59,8 @@ def schema_with_answer(answer: Mapping[str, str]) -> StructType:
 def text_or_error(
     spark: SparkSession, options: Mapping[str, str | float | bool], function: str
 ) -> str:
-    """Sends a request to the driver, which answers with :func:`schema_with_text`. Returns the text
-    of the answer. If the answer is an error, raises this error.
+    """Sends a request to the driver, and returns the text of the answer. If the answer is an error,
+    raises this error. The driver must create the answer by :func:`schema_with_text`.
 
     Raises ConfigError if the driver's package is too old for the request. The message of the
     ConfigError contains ``function``: the name of the public function that needs the answer, such

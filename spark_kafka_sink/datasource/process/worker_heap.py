@@ -45,8 +45,8 @@ _heap = ProcessLocal(_Heap)
 
 def freeze_modules() -> bool:
     """Excludes all current objects of this worker from later garbage collections. Called at the end
-    of each task, plan and commit. Only the first two calls in a worker have an effect. Returns
-    whether this process is a worker of Spark.
+    of each task, plan and commit. Only the first two calls in a worker have an effect
+    (``_CALLS_THAT_FREEZE`` has the reason). Returns whether this process is a worker of Spark.
     """
     heap = _heap()
     heap.freeze()

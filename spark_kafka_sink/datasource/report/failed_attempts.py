@@ -206,8 +206,8 @@ class FailedAttempts:
 
 
 def _add(folder: str, name: str, text: str, check: Callable[[str], None] | None = None) -> None:
-    """Adds the file ``name`` to the directory ``folder``. Then restores the directory's
-    modification time, which is the time of planning (``begun_ms``). Raises UnusableFileError.
+    """Adds the file ``name`` to the directory ``folder``. The directory keeps its modification
+    time, because ``begun_ms`` reads the time of planning from it. Raises UnusableFileError.
     """
     with contextlib.suppress(OSError):
         made = Path(folder).stat()

@@ -313,8 +313,8 @@ _UNTOLD = ErrorReport(
 
 
 def _ends_the_batch(attempt: WriteReport) -> tuple[int, bool]:
-    """A sort key for attempts that raised an error or were stopped by Spark. The attempt that has
-    ended the batch has the greatest key.
+    """A sort key for failed attempts: the number of the attempt, and whether it failed by itself
+    (False if Spark stopped it). The attempt that made Spark end the batch has the greatest key.
     """
     # Spark ends a batch after the last allowed attempt of a task, so this attempt has the greatest
     # number. Then Spark stops the other tasks, so a stopped attempt counts less.

@@ -1,8 +1,9 @@
 """Wraps methods of pyspark's classes with functions, and restores the methods.
 
-``default_mode``, ``refused_streams``, ``any_thread`` and ``session_settings`` have these functions,
-and the reasons for them. A function calls the wrapped method, or raises an error. It may also set
-an attribute or an option on the writer, or change an argument such as the save mode.
+The functions are in ``default_mode``, ``refused_streams``, ``any_thread`` and ``session_settings``.
+These modules also explain why they wrap methods. A function calls the wrapped method, or raises an
+error. It may also set an attribute or an option on the writer, or change an argument such as the
+save mode.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ class FeedColumns:
 
 
 def in_batch(part: ComposedColumns | None, first: int) -> ComposedColumns | None:
-    """Adds ``first`` to the index of each column of a key or value. In a task's batch, the columns
-    of the table's row begin at the index ``first``. Returns None if ``part`` is None.
+    """Adds ``first`` to the index of each column of a key or value. ``part`` counts the columns
+    from 0, but in a task's batch they begin at ``first``. Returns None if ``part`` is None.
     """
     if part is None or not first:
         return part

@@ -102,12 +102,11 @@ class DeadLetters:
         """Finds the rows that the topic or the producer would reject, and adds them to ``bad``.
         Waits for the metadata of new topics, as sending does.
 
-        Returns the number of rows in ``bad``, without rows that only have a forbidden timestamp.
+        Returns the number of rows in ``bad``, which the driver compares if the batch runs again.
+        Rows whose only problem is the timestamp are not counted: the topic may then allow it.
         """
         self._check_topics(columns, bad, topics)
         self.limits.check_sizes(columns, bad)
-        # The driver compares this number if the batch runs again. The topic may then allow a
-        # timestamp that it forbids now.
         compared = int(np.count_nonzero(bad.which)) if bad.found else 0
         self.limits.check_times(columns, now_ms, bad)
         return compared

@@ -152,7 +152,7 @@ class CachedProducers:
     factory: ProducerFactory = new_producer
 
     def begin(self) -> None:
-        """Does nothing, because :meth:`acquire` waits for no broker."""
+        """Does nothing: :meth:`acquire` needs no response, so there is no request to send early."""
 
     def leave(self) -> None:
         """Does nothing, because :meth:`begin` has taken no producer."""

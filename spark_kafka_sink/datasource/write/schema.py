@@ -129,8 +129,9 @@ def plan_columns(
 
 
 def _with_json_options(schema: StructType, plan: ColumnPlan, options: JsonOptions) -> ColumnPlan:
-    """Adds the JSON options to the key and to the value, if they are written as JSON. If a JSON key
-    or value contains a timestamp or a variant, raises ConfigError for an unknown time zone.
+    """Adds ``options`` to the key and to the value, if they are written as JSON. Raises ConfigError
+    if the time zone of ``options`` is unknown, and a JSON key or value contains a timestamp or a
+    variant.
     """
     parts = {name: getattr(plan, name) for name in ("key", "value")}
     json = {
