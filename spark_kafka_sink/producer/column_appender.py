@@ -116,8 +116,8 @@ class ColumnAppender:
         slice, the next chunks are larger.
 
         * ``slices``: the average number of slices in a chunk of the last call.
-        * ``rows_per_byte``: the number of rows in the last call, divided by the sum of the sizes
-          that :meth:`_upper_bound` has returned for its chunks.
+        * ``rows_per_byte``: the number of rows in the last call, divided by their size in bytes
+          (the sum of :meth:`_upper_bound` for all chunks).
         * ``chunks``: the number of chunks in the last call.
         """
         rows = min(CHUNK_ROWS, CHUNK_BYTES * rows_per_byte)
@@ -189,11 +189,9 @@ class ColumnAppender:
     def _encode_again(
         self, chunk: RecordColumns, groups: Groups, refused: Sequence[EncodedSlice], now_ms: int
     ) -> EncodedSlices:
-        """Encodes the rows of the slices ``refused`` again. These slices were not appended, because
-        the open batches of their partitions had changed. A slice is the encoded rows of one
-        partition for one batch.
-
-        Returns the slices to append now.
+        """Returns the slices to append in place of the slices ``refused``. A *slice* is the encoded
+        rows of one partition for one batch. The refused slices were not appended, because the open
+        batches of their partitions had changed.
         """
         if not refused:
             return EncodedSlices.of(())

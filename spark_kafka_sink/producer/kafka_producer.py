@@ -289,8 +289,8 @@ class KafkaProducer:
 
         The method raises these errors:
 
-        * DeliveryError: a row of :meth:`send_columns` has failed outside of a transaction. If a
-          batch also has records of :meth:`send`, it counts as a batch of rows.
+        * DeliveryError: a batch with rows of :meth:`send_columns` has failed outside of a
+          transaction. The batch may also have records of :meth:`send`.
         * The error of the producer: the producer has failed for another reason, such as a failed
           authentication.
         * IllegalStateError: a callback has called this method.

@@ -4,10 +4,10 @@ The weight of a partition depends on:
 
 * the number of its queued batches, and the speed of its leader (KIP-794)
 * the rack of its leader (KIP-1123)
-* the leaders that were chosen for the task (``maxLeadersPerTask``)
+* the leaders that ``records/partitioning/few_leaders.py`` has chosen for the task
+  (``maxLeadersPerTask``)
 
-``records/partitioning`` uses the weights, and chooses the leaders of a task. This module takes no
-lock.
+This module takes no lock.
 """
 
 from __future__ import annotations

@@ -383,8 +383,8 @@ class RecordAccumulator:
             self.next_expiry_ms = expiry
 
     def reset_next_expiry_time(self, next_expiry_ms: int) -> None:
-        """Sets the time (monotonic ms) of the next check for expired batches, after all queues were
-        checked (Java's resetNextBatchExpiryTime and maybeUpdateNextBatchExpiryTime).
+        """Sets the time (monotonic ms) of the next check for expired batches. Called after each
+        check (Java's resetNextBatchExpiryTime and maybeUpdateNextBatchExpiryTime).
         """
         self.next_expiry_ms = next_expiry_ms
 

@@ -85,8 +85,8 @@ class ProduceRecorder:
         """Counts the acknowledged and the failed batches of ``batches``. Each batch is reported in
         only one call. No lock is held during the call.
 
-        If the producer can't continue after the failure of a batch (:meth:`_fails_alone`), this
-        method also marks the producer as failed.
+        If the producer can't continue after the failure of a batch, this method also marks the
+        producer as failed.
         """
         acknowledged = [batch for batch in batches if batch.error is None]
         if acknowledged:
@@ -205,8 +205,9 @@ class ProduceRecorder:
 
     @property
     def failed_alone(self) -> tuple[int, KafkaError | None]:
-        """The number of records in the failed batches for which :meth:`_fails_alone` is True, and
-        the error of the first such batch. The error is None if the number is 0.
+        """The number of records in the failed batches after which the producer can continue
+        (:meth:`_fails_alone`), and the error of the first such batch. The error is None if the
+        number is 0.
         """
         with self._lock:
             return self._failed_alone, self._failed_alone_of

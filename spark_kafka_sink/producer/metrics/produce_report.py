@@ -114,8 +114,8 @@ class ProduceReport:
 
     @staticmethod
     def merge(reports: Sequence[ProduceReport]) -> ProduceReport:
-        """Returns the sum of the reports of several task attempts, from which the driver makes the
-        report of the write.
+        """Returns the sum of ``reports``, which come from several task attempts. The driver makes
+        the report of the write from this sum.
         """
         counts: dict[str, Any] = {**merged_counts(ProduceReport, reports)}
         total = ProduceReport(**counts)

@@ -393,8 +393,9 @@ class RecordAppender:
     ) -> RecordFuture:
         """Repeats the append of a record until it succeeds (Java's loop in ``doSend``).
 
-        ``placed`` is the result of the first append. According to the result, allocates memory, or
-        chooses a new partition. ``deadline`` (monotonic ms) limits the wait for memory.
+        ``placed`` is the result of the first append. After the result PARTITION_CHANGED, chooses a
+        new partition. After a number of bytes, allocates them: ``deadline`` (monotonic ms) limits
+        the wait for memory.
         """
         topic = partitions.topic
         now = self._clock.now_ms()

@@ -178,8 +178,8 @@ class ProduceRequestResult:
 
     @property
     def is_done(self) -> bool:
-        """True after :meth:`release_waiters`. On the thread that runs the callbacks, True already
-        after :meth:`set`.
+        """True after a call of :meth:`release_waiters`. The thread that runs the callbacks gets
+        True already after :meth:`set`.
         """
         # ``release_waiters`` is called only after the callbacks. So without the special rule for
         # the thread of the callbacks, a callback that waits for its own future would wait forever.

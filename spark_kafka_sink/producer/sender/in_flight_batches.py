@@ -99,9 +99,9 @@ class InFlightBatches:
         return found
 
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
-        """Removes ``batches`` from the unproven batches, and forgets the last response to each of
-        the ``batches``. The caller has completed, failed or split these batches, or has put them
-        back into their queues.
+        """Removes ``batches`` from the batches that wait outside of their queues, and forgets the
+        last response to each of ``batches``. The caller has completed, failed or split them, or has
+        put them back into their queues.
         """
         if self._unproven or self._last_answers:
             for batch in batches:

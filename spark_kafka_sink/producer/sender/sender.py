@@ -479,11 +479,12 @@ class Sender:
         message has the first of these causes that is known:
 
         1. the last response to ``batch``, or the broker that has not responded to ``batch``
-        2. cause 1 of an earlier batch of the partition
+        2. the last response to an earlier batch of the partition, or the broker that has not
+           responded to that batch
         3. the leader of the partition, and the addresses that were tried
 
-        ``causes`` is one dict for all batches that expire together. This method stores cause 1 of
-        the first batch of each partition there, as cause 2 of the later batches.
+        ``causes`` is one dict for all batches that expire together. It passes the response, or the
+        broker, from the first batch of a partition to the messages of the later batches.
         """
         causes = {} if causes is None else causes
         status, hint = self._status(batch)

@@ -406,7 +406,8 @@ class PartitionSequences(Generic[BatchT]):
 
     def move_on(self, batch: BatchT) -> tuple[BatchT, ...]:
         """Begins the change of the partition to the next epoch, because ``batch`` has failed
-        permanently. Called only if ``send`` has appended all records of ``batch``.
+        permanently. Not called if ``batch`` has rows of ``send_columns``, because the producer then
+        fails.
 
         Returns the other batches of the partition that must also fail, because they could be in the
         log twice after the change.
@@ -433,9 +434,10 @@ class PartitionSequences(Generic[BatchT]):
         """Returns True if the batch ``flight`` must also fail, after another batch of the partition
         has failed. These are the cases:
 
-        1. ``flight`` waits for proof that it is in the log, and a copy may be in the log: True.
-        2. ``flight`` waits for proof, and no copy can be in the log: ``flight`` now waits for the
-           next epoch. Case 3 or 4 follows.
+        1. ``flight`` waits for the acknowledgement of a later batch, and a copy of ``flight`` may
+           be in the log: True.
+        2. ``flight`` waits for this acknowledgement, and no copy can be in the log: ``flight`` now
+           waits for the next epoch. Case 3 or 4 follows.
         3. ``flight`` waits for the next epoch, and could be in the log twice after it is sent
            again: True.
         4. All other cases: False.
@@ -449,8 +451,11 @@ class PartitionSequences(Generic[BatchT]):
 
     def _may_be_written_twice(self, flight: _InFlight[BatchT]) -> bool:
         """Returns True if the batch ``flight`` could be in the log twice after it is sent with a
-        new sequence number. This depends on the lost batches of the partition: failed batches that
-        may be in the log, or that a broker may still append.
+        new sequence number. There are two such cases:
+
+        * An earlier batch has failed, and a broker may still append copies of both batches.
+        * A later batch has failed, but may be in the log (now or later), and a copy of ``flight``
+          may be in the log.
         """
         for lost in self._lost:
             if _precedes(lost, flight):
@@ -492,9 +497,9 @@ class PartitionSequences(Generic[BatchT]):
         """Handles the response to a batch that has already failed, for example because it expired
         in flight.
 
-        The batch stays failed, even after an acknowledgement. If no copy of the batch can be in the
-        log now or later, the batch does not count as *lost* any more. Only lost batches matter in
-        :meth:`_may_be_written_twice`.
+        The batch stays failed, even after an acknowledgement. But the response may show that the
+        batch can't be in the log, now or later. Then this method removes the batch from the *lost*
+        batches: the failed batches that may be in the log, or that a broker may still append.
         """
         for flight in self._lost:
             if flight.batch is batch:

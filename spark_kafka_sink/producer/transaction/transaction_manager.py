@@ -634,8 +634,8 @@ class TransactionManager:
             self._sequences.resolve(batch)
 
     def expire_acks(self, now: int) -> None:
-        """Assumes that the leader of a partition has forgotten this producer, for each partition
-        whose last acknowledgement is older than ACK_EXPIRY_MS (see
+        """Finds the partitions whose last acknowledgement is older than ACK_EXPIRY_MS, and assumes
+        that their leaders have forgotten this producer (see
         :meth:`PartitionSequences.expire_acks`).
         """
         self._sequences.expire_acks(now)
