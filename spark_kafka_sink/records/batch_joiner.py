@@ -27,8 +27,8 @@ class BatchJoiner:
     * ``now_ms()`` returns the time of a monotonic clock in ms.
     * ``waiting(delay_ms)`` returns a context manager, such as the producer's
       ``waiting_for_input``. This object waits for Arrow batches only inside of this context
-      manager. ``delay_ms`` is 100 (:data:`HOLD_MS`) if this object holds rows during the wait, and
-      0 if it holds no rows.
+      manager. The producer keeps open record batches for ``delay_ms`` longer than linger.ms:
+      100 ms (:data:`HOLD_MS`) if this object holds rows during the wait, and 0 if it holds no rows.
     """
 
     __slots__ = ("_batches", "_error", "_expands", "_next", "_now_ms", "_schema", "_waiting")

@@ -47,8 +47,8 @@ class ComposedColumns:
     * ``is_struct``: true if the only column is a struct, and the key or value has the fields of
       this struct. If the struct is null, the key or value is null.
     * ``encoding``: for a format with a schema, how to encode the columns.
-    * ``is_bare``: true if ``encoding`` is for the value of the only column. If it is false,
-      ``encoding`` is for a struct with all columns.
+    * ``is_bare``: true if ``encoding`` encodes the only column itself, for example with
+      ``is_struct``. If it is false, ``encoding`` encodes a struct with all columns.
     * ``header``: the name and the value of a header for the record. The record gets it if the key
       or value is not null.
     * ``nulls_are_null``: true if the key or value is null when all columns are null.

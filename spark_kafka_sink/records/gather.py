@@ -209,8 +209,8 @@ class Gather(Protocol):
         ...
 
     def put_packed_pair(self, slots: Slots, first: Packed, second: Packed) -> None:
-        """Puts two strings, one after the other, into each of ``slots``: a string of ``first`` and
-        a string of ``second``. The two strings together have at most 12 bytes.
+        """Fills each of ``slots`` with a string of ``first``, followed by a string of ``second``.
+        The two strings together have at most 12 bytes.
         """
         ...
 

@@ -110,10 +110,10 @@ class Unreadable:
     * The batch's offsets overlap those of an earlier batch.
     * The batch can't be decompressed.
     * A record is malformed.
-    * The wanted records of the batch are too large.
+    * The records that the caller of :func:`read_batches` wants are too large.
 
-    The last two reasons are found only in control batches, and in batches that contain the bytes
-    ``mention`` (an argument of :func:`read_batches`).
+    The last two reasons are found only in batches whose records are read: control batches, and
+    batches that contain the byte string ``mention`` of the caller.
     """
 
     offset: int

@@ -215,8 +215,8 @@ class Value:
     * ``branch``: the bytes before the value. They select the branch of an Avro union, or are the
       tag of a Protobuf field.
     * ``null``: the bytes that are written for a null. If it is None, a row with a null is refused.
-    * ``zeros``: the values that mean the default of a Protobuf field without presence. Such a value
-      is written like a null.
+    * ``zeros``: values that equal the default of a Protobuf field without presence, such as 0. They
+      are written like a null.
     """
 
     node: Node

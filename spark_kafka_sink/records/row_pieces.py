@@ -75,8 +75,8 @@ def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
     """Creates a Gather with all pieces of all rows. :meth:`Gather.join` joins the pieces to one
     buffer, row by row.
 
-    Each of ``pieces`` has some bytes for every row. ``more`` is the number of additional slots at
-    the end of the Gather. (A slot is a place for one byte string.) The caller fills these slots.
+    Each of ``pieces`` has some bytes for every row. A *slot* is a place for one byte string. The
+    caller fills ``more`` additional slots at the end of the Gather.
     """
     slots = _slots(pieces)
     width = len(slots)
@@ -93,12 +93,12 @@ def gather_of(pieces: Sequence[Piece], rows: int, more: int = 0) -> Gather:
 
 
 def _slots(pieces: Sequence[Piece]) -> list[Piece | tuple[Packed, Packed]]:
-    """Joins short pieces that follow each other, so that a :class:`Gather` has fewer byte strings
-    to join.
+    """Assigns ``pieces`` to the slots of a :class:`Gather`. Short pieces that follow each other
+    share a slot, so that the Gather has fewer byte strings to join:
 
-    * Pieces that have at most 8 bytes together become one piece.
-    * Two pieces that have at most 12 bytes together become a pair.
-    * All other pieces stay as they are.
+    * Pieces that have at most 8 bytes together in every row are joined to one piece.
+    * Then two pieces that have at most 12 bytes together in every row share a slot as a pair.
+    * Each other piece gets its own slot.
     """
     slots: list[Piece | tuple[Packed, Packed]] = []
     words: list[Packed] = []
@@ -146,8 +146,8 @@ class RowPieces:
         """Appends a string to every row. Each row has its own string. If ``where`` is given,
         appends strings only to the rows in this mask.
 
-        ``parts`` has the parts of the strings, in order. Each part has at most 8 bytes of each
-        row's string.
+        The first of ``parts`` has the first bytes (at most 8) of every row's string, the second has
+        the next bytes, and so on.
         """
         for part in parts:
             if where is not None:

@@ -162,8 +162,9 @@ _CONTINUED = np.array([0x8080808080808080 & ((1 << 8 * n) - 1) for n in range(9)
 
 
 def unsigned_sizes(values: npt.NDArray[np.integer], largest: int, more: int = 7) -> Int64s:
-    """The number of bytes that each value needs. The first byte has 7 bits of the value. Each
-    further byte has ``more`` bits: 7 for an unsigned varint, 8 for a number in two's complement.
+    """The number of bytes that each value needs. One byte has room for 7 bits of the value. Each
+    further byte adds ``more`` bits: 7 for an unsigned varint, which has a continuation bit in each
+    byte, and 8 for two's complement, which has only one sign bit.
 
     ``largest`` is an upper bound of the values. The result for a negative value is 1.
     """

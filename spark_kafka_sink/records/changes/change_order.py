@@ -1,8 +1,8 @@
 """Finds the changes in an Arrow batch that are in the wrong order.
 
-A change is in the wrong order if an earlier row of the batch has a later change of the same key.
-The values of the feed's order columns show which change is later. Changes in other Arrow batches or
-tasks are not compared.
+A change is in the wrong order if it comes after a newer change of the same key. The values of the
+feed's order columns show which change is newer. Changes in other Arrow batches or tasks are not
+compared.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ def older_changes(
     *,
     by_kind: bool = True,
 ) -> Mask:
-    """Returns the mask of the changes that are in the wrong order: an earlier row of ``batch`` has
-    a later change of the same key.
+    """Returns the mask of the changes in ``batch`` that come after a newer change of the same key.
 
-    * ``order``: the columns whose values show which change is later.
+    * ``order``: the columns whose values show which change is newer.
     * ``kinds``: the kind of each row, such as insert or delete (``marks.py``).
     * ``marks``: the mark of each row (``marks.py``). Rows that can't be sent are ignored.
     * ``keys_of()`` returns two arrays. The first has a number for each row: rows with equal keys

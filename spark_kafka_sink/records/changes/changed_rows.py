@@ -59,10 +59,11 @@ from spark_kafka_sink.records.varint import Int64s
 
 @dataclass(slots=True)
 class ChangedRows:
-    """Converts the changes of one task attempt to rows of the table, Arrow batch by Arrow batch.
+    """Converts the changes of a source table to the rows that the sink writes as records. An object
+    converts the Arrow batches of one task attempt.
 
-    ``dropped`` is the number of rows that became no record. ``added`` is the number of additional
-    records: a change that became two records adds 1.
+    ``dropped`` is the number of input rows that became no record. ``added`` is the number of
+    additional records: a change that became two records adds 1.
     """
 
     plan: ColumnPlan
@@ -151,8 +152,7 @@ class ChangedRows:
     def _older(
         self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s, moved: Mask, dropped: Mask
     ) -> Mask:
-        """The mask of the changes that are in the wrong order: an earlier row has a later change of
-        the same key.
+        """The mask of the changes that come after a newer change of the same key.
 
         ``moved`` is the mask of the updates that change the key. Such an update counts as a change
         of the old key and of the new key. ``dropped`` is the mask of the rows that become no
@@ -215,9 +215,9 @@ class ChangedRows:
         return value.columns[0].index if value.format is ColumnFormat.STRING else None
 
     def _pairs(self, batch: pa.RecordBatch, kinds: Int8s, marks: Int8s) -> tuple[Mask, Mask]:
-        """Returns two masks: the preimages that become no record, and Debezium's updates that
-        change the key. A *preimage* is the first of the two rows of an update. (An update of
-        Debezium has only one row.)
+        """Finds the two rows of each update. The first row is the *preimage*. (Debezium's updates
+        have only one row.) Returns two masks: the preimages of updates that keep the key (they
+        become no record), and Debezium's updates that change the key.
 
         This function also changes ``kinds`` and ``marks``:
 

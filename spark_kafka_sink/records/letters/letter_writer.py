@@ -145,8 +145,8 @@ def asked_topics(topic: pa.DictionaryArray) -> pa.Array:
 
 def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
     """Appends the beginning of each row's headers section: the number of headers, and the row's
-    ``own`` headers. The number is the number of own headers plus ``added``. The caller appends
-    ``added`` headers later.
+    ``own`` headers. ``added`` is the number of headers that the caller appends later. The number
+    of headers includes them.
     """
     counts = np.full(pieces.rows, added, np.int64)
     if own is None:

@@ -88,12 +88,12 @@ class KeyTable:
             yield count, self._table[:, at : at + 4].view("<u4")[:, 0].copy()
 
     def unfinished(self) -> Iterator[tuple[int, bytes]]:
-        """Yields nothing, because :meth:`steps` yields all words of all keys."""
+        """Yields nothing, because :meth:`steps` leaves out no word (4 bytes) of a key."""
         return iter(())
 
     def tails(self) -> UInt32s:
-        """The 0 to 3 bytes of every key after its last whole word, as a uint32 word. The first byte
-        is in the lowest bits.
+        """The bytes of every key that remain after its words of 4 bytes: 0 to 3 bytes, as a uint32.
+        The first of them is in the lowest bits.
         """
         count, width = self._table.shape
         tails = np.zeros((count, 4), np.uint8)
@@ -158,8 +158,8 @@ class KeyBlock:
             yield count, words.astype(np.uint32)
 
     def unfinished(self) -> Iterator[tuple[int, bytes]]:
-        """Yields the long keys, for which :meth:`steps` ends before the last word of the key. Each
-        item is a pair: the index of the key in the block, and all bytes of the key.
+        """Yields the keys of which :meth:`steps` leaves out words (groups of 4 bytes). Each item is
+        a pair: the index of the key in the block, and all bytes of the key.
         """
         done = next((i for i, count in enumerate(self._alive) if count < _FEW), len(self._alive))
         for key in (self._counts > done).nonzero()[0].tolist():
@@ -167,8 +167,8 @@ class KeyBlock:
             yield key, self._data[start : start + int(self.lengths[key])].tobytes()
 
     def tails(self) -> UInt32s:
-        """The 0 to 3 bytes of every key after its last whole word, as a uint32 word. The first byte
-        is in the lowest bits.
+        """The bytes of every key that remain after its words of 4 bytes: 0 to 3 bytes, as a uint32.
+        The first of them is in the lowest bits.
         """
         words = self._words.take(self._index + self._counts) >> self._bits
         return words.astype(np.uint32) & _TAIL_MASK.take(self.odd)

@@ -5,8 +5,8 @@ The default partitioner chooses the partition of a row in this order:
 1. A row that names its partition gets this partition.
 2. A row with a key gets the hash of the key modulo the number of *all* partitions. (``key_rules``
    defines the hash.)
-3. All other rows are *sticky* (KIP-794). Sticky rows are written to one partition until this
-   partition has received the bytes of a batch, then to another partition.
+3. All other rows are *sticky* (KIP-794). Sticky rows are written to one partition until they fill
+   about one batch, then to another partition.
 
 The caller passes the facts about topics (:class:`TopicView`), and a function ``open_room`` that
 returns the state of a partition's open batch.
@@ -92,7 +92,7 @@ class _Sticky:
 class BuiltInPartitioner:
     """Java's default partitioner (``BuiltInPartitioner``, KIP-794). Rows with a key are distributed
     by the key's murmur2 hash. Rows without a key are *sticky*: they are written to one partition
-    until this partition has received the bytes of a batch, then to another partition.
+    until they fill about one batch, then to another partition.
 
     The argument ``rule`` replaces this treatment of rows with a key and without a key
     (:class:`KeyRule`).

@@ -100,7 +100,7 @@ def check_map_key(column: ColumnType, path: str) -> None:
 
 def check_name(name: str, path: str, format_: str, else_: str = "") -> None:
     """Raises SchemaError if a column's name can't be the name of a field in a derived schema.
-    ``format_`` is the name of the format, and ``else_`` is the end of the error's hint.
+    ``format_`` is the name of the format. ``else_`` is a text that is appended to the error's hint.
     """
     if NAME.fullmatch(name) is None:
         raise SchemaError(
