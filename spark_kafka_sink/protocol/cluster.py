@@ -358,8 +358,8 @@ class NodesBuilder:
 class Cluster:
     """The metadata of a cluster at one time. Immutable (Java's ``Cluster``).
 
-    * ``topics``: the partitions of each topic, by number and without gaps. A partition that a
-      broker leaves out in its response has no leader here.
+    * ``topics``: the partitions of each topic, by number. Gaps in a broker's response are filled
+      with partitions that have no leader.
     * ``topic_ids``: the id of each topic, 16 bytes, if the id is known.
     * ``controller``: the node id of the controller. -1 if it is unknown.
     """

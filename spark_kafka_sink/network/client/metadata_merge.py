@@ -117,7 +117,8 @@ def last_leaders(
     """Finds the partitions of ``new`` that have no leader, or whose leader is missing among the
     brokers. Returns the last known leader of each of them, for error messages.
 
-    ``before`` is the result of the previous call, for the cluster ``old``.
+    ``before`` is the result of the call for ``old``. It has the last leaders of the partitions that
+    have no leader in ``old`` either.
     """
     found: dict[TopicPartition, Node] = {}
     for partitions in new.topics.values():
