@@ -164,10 +164,10 @@ def _options_lines() -> Iterator[str]:
 def _refused_options_lines() -> Iterator[str]:
     yield from ("# Options that are refused or ignored", "", NOTICE, "")
     yield paragraph(
-        "This page lists options of Kafka clients and of other software that are not on the page",
-        "[Options](options.md). Most of them are errors, or have no effect. The error or warning",
-        "names the option to use instead, if there is one. The last section has options of Spark:",
-        "they are no errors, and the sink reads two of them.",
+        "The page [Options](options.md) has the options that the sink supports. This page lists",
+        "other options, of Kafka clients and of other software. Most of them are errors, or have",
+        "no effect. The error or warning names the option to use instead, if there is one. The",
+        "last section has options of Spark: they are no errors, and the sink reads two of them.",
     )
     yield ""
     yield from _refused_options()
@@ -243,7 +243,10 @@ def _alike(options: Iterable[tuple[str, str, str]]) -> Iterator[str]:
 
 
 def _prefixed(note: str) -> str:
-    """``note``, with the names of Kafka's options as code and with their prefix."""
+    """``note``, with the names of Kafka's options as code and with their prefix, and with a link to
+    the page of the write report.
+    """
+    note = note.replace("write report", "[write report](reports.md)")
     return re.sub(
         r"[a-z]+(?:\.[a-z]+)+",
         lambda found: f"`kafka.{found[0]}`" if found[0] in PRODUCER_OPTIONS else found[0],
@@ -308,11 +311,11 @@ def _refused_options() -> Iterator[str]:
         ),
         "",
         (
-            "The following options belong to other components. Each is an error, which names the"
-            " component, with the prefix `kafka.` and without it: for example, both `group.id` and"
-            " `kafka.group.id` are errors. Exception: a `configFile` may contain options of a"
-            " consumer, an admin client, Kafka Connect or a schema registry. There they are"
-            " ignored, and a warning names them."
+            "The options of the following list belong to other software. Each is an error, which"
+            " names the software. The prefix `kafka.` makes no difference: both `group.id` and"
+            " `kafka.group.id` are errors. Exception: a `configFile` may contain the options of"
+            " this list for a consumer, an admin client, Kafka Connect or a schema registry. In"
+            " this file they are ignored, and a warning names them."
         ),
         "",
         f"- A Kafka source: {names['topics_of_a_source']}, {names['source']}",
@@ -349,8 +352,9 @@ def _spark_options() -> Iterator[str]:
     yield from heading(
         "Options of Spark",
         *("Option", "What it is"),
-        text="Spark adds these options to a write, or Spark's Kafka sink accepts them. They are no"
-        " errors here. In a `configFile` they are errors, because Spark does not read this file.",
+        text="Spark adds these options to a write, or Spark's Kafka sink accepts them. With"
+        " `.option(...)` they are no errors. In a `configFile` they are errors, because Spark does"
+        " not read this file.",
     )
     for name, what in option_texts().spark.items():
         yield row(f"`{name}`", what)

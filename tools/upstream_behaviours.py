@@ -425,16 +425,21 @@ _NAME = re.compile(r"\b[A-Z]\w*(?:\.\w+)?#\w+")
 def page_lines() -> Iterator[str]:
     """The lines of the page after its head."""
     shown_by = _tests_by_name()
-    yield "This page lists behaviours of Apache Kafka's Java producer, and the tests here that show"
-    yield "the same behaviour. The column *Kafka* names the test of Kafka that checks the behaviour"
-    yield "(`class#method`). If Kafka has no such test, the column names the method of the Java"
-    yield "client. The docstring of a test here begins with the same name. A *batch* on this page"
-    yield "is a record batch: the records that a producer sends together to one partition. TV1 and"
-    yield "TV2 are Kafka's two versions of transactions."
+    yield "This page lists behaviours of Apache Kafka's Java producer. It also names the tests"
+    yield "that check these behaviours of this package's Python producer. The tables' columns:"
     yield ""
-    yield "The page describes the producer of this package. The Spark sink uses this producer, but"
-    yield "waits differently for buffer memory, and counts `linger.ms` differently"
-    yield "([differences](migration.md#what-is-different))."
+    yield "* *Kafka*: the test of Kafka that checks the behaviour (`class#method`). If Kafka has no"
+    yield "  such test, the column names the method of the Java client."
+    yield "* *behaviour*: the behaviour of the Java producer."
+    yield "* *shown by*: the tests of this package. The docstring of such a test contains the name"
+    yield "  in the column *Kafka*. If the Python producer behaves differently, the column says"
+    yield "  how."
+    yield ""
+    yield "A *batch* on this page is a record batch: the records that a producer sends together to"
+    yield "one partition. TV1 and TV2 are Kafka's two versions of transactions."
+    yield ""
+    yield "The Spark sink uses the Python producer, but waits differently for buffer memory, and"
+    yield "counts `linger.ms` differently ([differences](migration.md#what-is-different))."
     for group, behaviours in BEHAVIOURS.items():
         yield from ("", f"## {group}", "", "| Kafka | behaviour | shown by |", "|---|---|---|")
         for text, *names in behaviours:

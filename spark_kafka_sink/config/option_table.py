@@ -146,13 +146,14 @@ _PRODUCER = (
            one_of("REBOOTSTRAP", "NONE", same=any_case)),
     Option("metadata.recovery.rebootstrap.trigger.ms", _T.LONG, 300_000, _NOT_NEGATIVE),
     Option("metadata.cluster.check.enable", _T.BOOLEAN, _OFF, None, Status.NO_MEANING,
-           "that check is not made"),
+           "this package does not make this check"),
     # Transactions.
     Option("transactional.id", _T.STRING, None, NOT_EMPTY, Status.REFUSED,
            "All tasks would share one id and fence each other.", for_producer=True),
     Option("transaction.timeout.ms", _T.INT, 60_000, exactly_once_default=900_000),
     Option("transaction.two.phase.commit.enable", _T.BOOLEAN, _OFF, None, Status.LATER_REFUSED,
-           "brokers offer it only with unstable.api.versions.enable, which is not for production"),
+           "brokers offer this only with unstable.api.versions.enable, which is not for"
+           " production"),
     # Interceptors and metrics.
     Option("interceptor.classes", _T.LIST, ()),
     Option("metrics.num.samples", _T.INT, 2, _POSITIVE),
@@ -162,7 +163,7 @@ _PRODUCER = (
     Option("metrics.recording.level", _T.STRING, "INFO", one_of("INFO", "DEBUG", "TRACE"),
            Status.NO_MEANING, _METRICS),
     Option("enable.metrics.push", _T.BOOLEAN, _ON, None, Status.NO_MEANING,
-           "client metrics are not pushed to brokers"),
+           "this package pushes no metrics to brokers"),
     Option("config.providers", _T.LIST, (), None, Status.NO_MEANING,
            "${env:NAME}, ${file:/path} and ${file:/path:key} need no provider"),
     Option("bootstrap.resolve.timeout.ms", _T.LONG, 0, None, Status.NO_MEANING,
@@ -173,7 +174,8 @@ _PRODUCER = (
            "the producer is Python code and uses no JVM"),
     # Removed from Kafka.
     _removed("block.on.buffer.full", "0.10",
-             "delivery.timeout.ms limits the wait for room, or max.block.ms if it is set"),
+             "max.block.ms limits the wait for buffer.memory, or delivery.timeout.ms if"
+             " max.block.ms is not set"),
     _removed("metadata.fetch.timeout.ms", "0.10", "use max.block.ms"),
     _removed("timeout.ms", "0.10", "use request.timeout.ms"),
     _removed("total.memory.bytes", "0.8.1", "use buffer.memory"),
@@ -202,7 +204,7 @@ MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
 
 _JVM = "TLS is done by OpenSSL here"
 _KINIT = "the machine's Kerberos libraries and kinit do that"
-_BROKERS = "only the broker can validate a token"
+_BROKERS = "this package leaves the check of a token to the broker"
 _STORE = one_of("PEM", "PKCS12", "JKS")
 
 
