@@ -33,23 +33,15 @@ def page_lines() -> Iterator[str]:
         "Each code has a page on the site. `kprod explain CODE` prints this page, and needs no",
         "network. If the extra `cli` is not installed, run `python -m spark_kafka_sink.cli explain",
         "CODE`. For errors without a code, see [the runbook](runbook.md#messages-of-spark). The",
-        "[API](api/exceptions.md) lists the exceptions.",
+        "[API](api/exceptions.md) lists the exceptions, and the [glossary](glossary.md) explains",
+        "words such as *commit log* and *decided*.",
     )
     yield ""
     yield from _kinds()
     yield from heading(
         "Error codes of brokers",
         *("Code", "Name", "Number", "What happens"),
-        text=paragraph(
-            "The last column shows what happens to a record batch if a broker returns this error",
-            "for it. *Retried*: the batch is sent again with growing pauses, until it succeeds or",
-            "kafka.delivery.timeout.ms is over. *Fails the batch*: the task fails, and Spark may",
-            "run it again. Exception: after MESSAGE_TOO_LARGE, a batch of several records is first",
-            "split and sent again. *Depends on other batches*: if an earlier batch of the",
-            "partition had no result yet when this batch was sent, this batch is sent again. If a",
-            "later batch of the partition is acknowledged, this batch is a success. In most other",
-            "cases, this batch fails.",
-        ),
+        text=_REACTIONS_EXPLAINED,
     )
     for code in sorted(errors.CODES):
         yield row(
@@ -59,6 +51,17 @@ def page_lines() -> Iterator[str]:
             _with_runbook(_reaction(code), code.kp_code),
         )
 
+
+_REACTIONS_EXPLAINED = """\
+The last column shows what happens to a record batch if a broker returns this error for the batch:
+
+* *Retried*: the producer sends the batch again with growing pauses, until the batch is \
+acknowledged or kafka.delivery.timeout.ms is over.
+* *Fails the batch*: the task fails, and Spark may run the task again. Exception: after \
+MESSAGE_TOO_LARGE, a batch of several records is first split and sent again.
+* *Depends on other batches*: the producer sends the batch again, waits until a later batch is \
+acknowledged, or fails the batch. The results of the other batches of the partition decide this. \
+[Sequence numbers](design/sequences.md) has the rules, for developers."""
 
 #: The areas of the codes, by their first two digits.
 _AREAS = {

@@ -87,10 +87,10 @@ TASKS = (
     Task(
         "Write each row once",
         "A stream needs `transactionalIdPrefix`. A batch job that may run again needs `txnAppId`"
-        " and `txnVersion`. In the example, `txnAppId` names the job and the day. `txnVersion` is"
-        " the number of this write of the day: a job that runs again with the same number writes"
-        " nothing. Consumers must set `isolation.level=read_committed` ([exactly"
-        " once](exactly-once.md)).",
+        " and `txnVersion`. In the example, `txnAppId` names the job and the day. The job has one"
+        " write for each day, so `txnVersion` is always `1`. After this write is committed,"
+        " another run of the job for the same day writes nothing. Consumers must set"
+        " `isolation.level=read_committed` ([exactly once](exactly-once.md)).",
         ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
          "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "commitLogTopic"),
         {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders-2026-11-22",
@@ -108,8 +108,8 @@ TASKS = (
     Task(
         "Write faster, or smaller",
         "First try the compression `lz4`. Before you change a size, such as `kafka.buffer.memory`,"
-        " look at the report of the write: it shows whether this size slows the write down"
-        " ([tuning](tuning.md)).",
+        " look at the [report](reports.md) of the write. The report shows whether this size slows"
+        " the write down ([tuning](tuning.md)).",
         ("kafka.compression.*", "kafka.batch.size", "kafka.linger.ms", "kafka.buffer.memory",
          "kafka.max.request.size", "kafka.send.buffer.bytes", "kafka.receive.buffer.bytes"),
         {**_SERVERS, "kafka.compression.type": "lz4", "kafka.buffer.memory": "67108864"},
@@ -134,8 +134,8 @@ TASKS = (
         "Write with hundreds of tasks",
         "Each task connects to each broker that it writes to, so a job with many tasks opens many"
         " connections. In the example, a task normally sends the rows that have no key to at most"
-        " two brokers. When the tasks of the write start, they open at most about 100 connections"
-        " per second to each broker ([connections](tuning.md#connections)).",
+        " two brokers. When the tasks of the write start, all tasks together open at most about 100"
+        " connections per second to each broker ([connections](tuning.md#connections)).",
         ("maxLeadersPerTask", "connectionsPerSecond"),
         {**_SERVERS, "maxLeadersPerTask": "2", "connectionsPerSecond": "100"},
     ),
@@ -158,9 +158,9 @@ TASKS = (
     ),
     Task(
         "See the figures of a write",
-        "The *report* of a write has the rows, bytes, times and outcome of the write. In the"
-        " example, the driver stores the report of each write as a file in the directory"
-        " `/var/log/kprod/orders/` ([reports](reports.md)).",
+        "The *report* of a write has the numbers of rows and bytes, the times, and the outcome of"
+        " the write. In the example, the driver stores the report of each write as a file in the"
+        " directory `/var/log/kprod/orders/` ([reports](reports.md)).",
         ("reportPath", "reportTopic",
          "reportListeners", "progressListeners", "progressTopic", "kafka.metrics.*",
          "kafka.interceptor.classes"),

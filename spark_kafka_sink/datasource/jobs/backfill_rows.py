@@ -66,7 +66,7 @@ def ranges_of(df: DataFrame, by: str) -> Ranges:
     Spark jobs that read this column.
 
     If the column has at most 10,000 distinct values, each value is a range. If it has more values,
-    there are about 1,000 ranges with about the same number of rows.
+    there are about 1,000 ranges with about the same number of distinct values.
 
     Raises ConfigError if the column does not exist. Also raises ConfigError if its type is not a
     number, a date, a timestamp, a string or a boolean.
