@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.statistics import level
 from tools.pictures.drawing import Drawing
 
 HISTORY = Path(__file__).resolve().parents[2] / "bench/HISTORY.md"
@@ -115,7 +116,7 @@ def page_lines() -> Iterator[str]:
         "* *kprod / peer*: the rows per second of `kprod`, divided by the rows per second of the peer. Above 1, `kprod` is faster.",
         "* *client CPU, kprod / peer*: the CPU time of `kprod`, divided by the CPU time of the peer. Below 1, `kprod` needs less CPU time.",
         "",
-        "Each ratio is computed in each round, and the table shows the median of these ratios. The ratio can therefore differ from the quotient of the two medians in *rows/s*. For example, it can be above 1 although the peer has the larger *rows/s*. Compare producers by the ratio, because the machine can be slower in one round than in another. The brackets after a ratio have its confidence interval of 93 % or more. If the interval includes 1, the measurement shows no difference.",
+        "Each ratio is computed in each round, and the table shows the median of these ratios. The ratio can therefore differ from the quotient of the two medians in *rows/s*. For example, it can be above 1 although the peer has the larger *rows/s*. Compare producers by the ratio, because the machine can be slower in one round than in another. The brackets after a ratio have a confidence interval of this median. The confidence level is below each table, because it depends on the number of rounds. If the interval includes 1, the measurement shows no difference.",
         "",
         "Client and broker shared two cores of one machine (Python 3.11.7), so your cluster will have other rows per second. To measure on your machine, run `make bench`.",
     )
@@ -145,7 +146,7 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        "In these measurements, kprod gets the rows as Arrow batches (`send_batch`). A record that you send alone, with `KafkaProducer.send`, costs kprod more CPU time than a row of an Arrow batch. The CPU time of `KafkaProducer.send`, divided by the CPU time of another client for one record:",
+        "In these measurements, kprod gets the rows as Arrow batches (`send_batch`). A record that you send alone, with the method `send` of kprod's producer, costs kprod more CPU time than a row of an Arrow batch. The list compares kprod's `send` with other clients. Each number is kprod's CPU time for one record, divided by the CPU time of the other client:",
         "",
         f"* `produce` of confluent-kafka: {_send('confluent-kafka')}",
         f"* `send` of kafka-python: {_send('kafka-python')}",
@@ -217,14 +218,33 @@ def _table(rows: list[Ratio]) -> Iterator[str]:
         which = row.peer.removeprefix(peer).removeprefix(", ")
         theirs = f"{which}: {row.theirs:,}" if which else f"{row.theirs:,}"
         yield f"| {what} | {row.ours:,} | {theirs} | {row} | {row.cpu} |"
-    runs = sorted({f"{row.day} at {row.commit}" for row in rows})
-    rounds = " or ".join(str(number) for number in sorted({row.rounds for row in rows}))
+    yield from ("", *_measured(rows))
+
+
+def _measured(rows: list[Ratio]) -> Iterator[str]:
+    """The day, commit and rounds of ``rows``: a sentence, or a list if they differ."""
+    runs: dict[tuple[str, str, int], dict[str, None]] = {}
+    for row in rows:
+        what = row.what.removeprefix("Spark, ").removeprefix("engine, ")
+        runs.setdefault((row.day, row.commit, row.rounds), {})[what] = None
+    if len(runs) == 1:
+        yield f"Measured {_run(*next(iter(runs)))}."
+        return
+    most = max(runs, key=lambda run: len(runs[run]))
+    yield "The measurements:"
+    yield ""
+    for run in sorted(runs, key=lambda run: (run == most, run)):
+        names = "all other rows" if run == most else ", and ".join(f"*{w}*" for w in runs[run])
+        yield f"* {names}: {_run(*run)}"
+
+
+def _run(day: str, commit: str, rounds: int) -> str:
     shown = (
-        "one round for each row, so there are no intervals"
-        if rounds == "1"
-        else f"{rounds} rounds for each row"
+        "in one round, so there are no intervals"
+        if rounds == 1
+        else f"in {rounds} rounds (confidence level {int(100 * level(rounds))} %)"
     )
-    yield from ("", f"Measured on {', '.join(runs)}, {shown}.")
+    return f"on {day} with the commit {commit}, {shown}"
 
 
 def _exactly_once() -> Iterator[str]:
@@ -232,7 +252,7 @@ def _exactly_once() -> Iterator[str]:
     yield ""
     yield "* **The driver commits N transactions**: the shortest and the longest time in seconds. These commits exist only with exactly-once. Each transaction had one row."
     yield "* **Job of 30 M rows**: the jobs per second with exactly-once, divided by the jobs per second with at-least-once. Below 1, exactly-once is slower. If the range in brackets includes 1, the measurement shows no difference. The two columns before are rounded, so their quotient differs from the ratio."
-    yield "* **Job of 1000 rows** and **micro-batch**: the additional time of exactly-once."
+    yield "* **Job of 1000 rows** and **micro-batch**: the additional time of exactly-once. It is the median of the differences in each round, so it can differ from the difference of the two medians."
     yield ""
     yield "The brackets have the range over all rounds. *n* is the number of rounds. *p50* is the median time of the micro-batches."
     yield ""
