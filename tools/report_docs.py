@@ -16,17 +16,19 @@ from spark_kafka_sink.datasource.write.task_progress import TaskProgress
 from spark_kafka_sink.datasource.write.worker_progress import WorkerProgress
 
 _MEANINGS = {
-    WriteOutcome.ACKNOWLEDGED: "At-least-once: brokers have acknowledged every row. Guarantee"
-    " `none`: every row was sent, and brokers have acknowledged the rows if `kafka.acks` requires"
-    " that.",
+    WriteOutcome.ACKNOWLEDGED: "Without exactly-once: all tasks succeeded. With at-least-once,"
+    " brokers have acknowledged every row. With the [guarantee](delivery-guarantees.md) `none`,"
+    " every row was sent, and brokers have acknowledged the rows if `kafka.acks` requires that.",
     WriteOutcome.COMMITTED: "Exactly-once: every transaction of the batch is committed.",
     WriteOutcome.DONE_BEFORE: "Exactly-once: an earlier run has committed the batch, so nothing was"
     " written.",
     WriteOutcome.NO_ROWS: "Exactly-once: the batch had no row, so there was nothing to commit.",
-    WriteOutcome.PREPARED: "The write is one of several writes in a `transaction(...)` block. The"
-    " end of the block commits or aborts all writes of the block together.",
+    WriteOutcome.PREPARED: "The write is one of several writes in a [`transaction`"
+    " block](exactly-once.md#several-writes-one-decision). The end of the block commits or aborts"
+    " all writes of the block together.",
     WriteOutcome.FAILED: "All tasks succeeded, but the commit failed. With exactly-once, no row of"
-    " this write is visible. The field `error` has the reason.",
+    " this write is visible. The field `error` has the reason. If a task failed, the outcome is"
+    " `aborted`.",
     WriteOutcome.UNKNOWN: "Exactly-once: it is unknown whether the batch is committed. The next"
     " start of the query or job finds out, and ends the batch.",
     WriteOutcome.PARTIAL: "Exactly-once: brokers aborted a part of the batch after the decision to"
@@ -141,21 +143,30 @@ appends no more reports to it, and logs a warning. To prevent that, use logrotat
 }
 ```
 
-[`KprodListener`](monitoring.md) and `kprod report` read the new file after a rotation. If
-`reportPath` is a directory, delete old reports with
+[`KprodListener`](monitoring.md), which exports metrics, and the command
+[`kprod report`](cli.md#kprod-report-show-path) read the new file after a rotation.
+
+If `reportPath` is a directory, delete old reports with
 `find DIRECTORY -name '*.json' -mtime +30 -delete`, or with a lifecycle rule of the object store.
 
-**`reportTopic` with exactly-once**: the outcome of a batch determines whether and when consumers
-with `isolation.level=read_committed` see its report:
+**`reportTopic` with exactly-once**: the [outcome](#outcomes) of a batch determines whether and when
+consumers with `isolation.level=read_committed` see its report:
 
-- **The batch is committed**: its report is committed in the same step. The report is written before
-  the commit, so it does not contain the duration of the commit.
-- **The write belongs to a `transaction` block**: its report is committed or aborted together with
-  the block. If the block is aborted, consumers do not see the reports of its finished writes.
-- **The batch failed, had no rows, or has the [outcome](#outcomes) `unknown` or `partial`**: its
-  report is written without a transaction, so consumers see it immediately.
-- **An earlier run has committed the batch** (the outcome `done before`): no report is written to
-  the topic, because the report of the earlier run is in the topic.
+| outcome | the report in the topic |
+|---|---|
+| `committed` | is committed in the same step as the batch. The report is written before the \
+commit, so it does not contain the duration of the commit |
+| `prepared, to be decided with other writes` | is committed or aborted together with the \
+[`transaction` block](exactly-once.md#several-writes-one-decision). If the block is aborted, \
+consumers do not see the report |
+| `done before` | no report is written to the topic, because the report of the earlier run is in \
+the topic |
+| `no rows`, `aborted`, `failed`, `unknown`, `partial` | is written without a transaction, so \
+consumers see it immediately |
+
+Exception: if a write without rows has the outcome `committed` or
+`prepared, to be decided with other writes`, its report is not written to the topic. This happens in
+a `transaction` block, and with the option [`offsetsGroup`](exactly-once.md#offsets-with-the-data).
 
 !!! warning "A report may be in the topic twice"
     A report that is written without a transaction may be duplicated. With exactly-once, reports of
@@ -200,12 +211,16 @@ If the driver gets the error of a failed batch, the report has the error (code, 
 failed attempts of tasks, and the last response of each broker. The warning in the driver's log has
 the same facts in one line. `kprod report show PATH` shows them in a readable form.
 
-If an attempt of a task fails on an executor, the driver must get its error. So the attempt writes
-the error into a directory next to `reportPath`, and the driver reads it there. If an executor runs
-on another machine, this works only if `reportPath` is on a file system that both machines have
-mounted. Otherwise the report does not have the error. In local mode (`local[4]`), this also works
-without `reportPath`, because driver and tasks share Spark's local directory. The table shows what
-the report has:
+The driver writes the report, but a task fails on an executor. So a failed attempt of a task writes
+its error into a directory, and the driver reads the error there:
+
+- **With `reportPath`**, this directory is in or next to `reportPath`. An executor on another
+  machine can write into the directory only if both machines have mounted the file system of
+  `reportPath`.
+- **In local mode** (`local[4]`), no `reportPath` is needed: the driver and the tasks share Spark's
+  local directory.
+
+The table shows what the report has:
 
 | how the batch ended | the report has |
 |---|---|
@@ -213,7 +228,8 @@ the report has:
 the error, the failed attempts and the brokers' last responses |
 | a task failed, and the driver can't read the directory into which the attempt wrote its error | \
 the code [KP0505](errors.md#kp0505) and the unfinished tasks. Look for the error in Spark's \
-exception. In a stream, also the metric `kprod_query_failures_total` has the error's code |
+exception. In a stream, `KprodListener` reads the error's code from this exception, for the \
+[metric](metrics.md) `kprod_query_failures_total` |
 | an executor or a Python worker was killed, for example for its memory | the code KP0505 and the \
 unfinished tasks |
 | a task failed in another part of the query, before a row reached the sink. For \
@@ -241,10 +257,13 @@ _PROGRESS_TOPIC = """\
 
 The option `progressTopic` names a topic for the progress of running tasks and commits. If a Python
 worker writes for more than ten seconds, it sends a record of JSON to this topic every ten seconds.
-The key of the record is the worker's name. A worker runs several tasks of a stage one after the
-other. The figures of the record are sums over these tasks, including failed attempts. If a commit
-takes more than ten seconds, the driver sends records too. All records of the topic are
-read by [`KprodListener` and `show_progress`](monitoring.md#progress-of-a-running-batch).\
+A worker runs several tasks of a stage one after the other. The figures of the record are sums over
+these tasks, including failed attempts.
+
+If the commit of an exactly-once batch takes more than ten seconds, the driver also sends a record
+every ten seconds. [`KprodListener` and `show_progress`](monitoring.md#progress-of-a-running-batch)
+read the records of the workers and of the driver.
+\
 """.splitlines()
 
 _RUNNING_TASKS = """\

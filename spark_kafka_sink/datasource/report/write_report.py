@@ -402,16 +402,16 @@ class WriteReport:
     rows: Annotated[
         int,
         Described(
-            "Rows that brokers have acknowledged, without dead letters. With acks=0: rows that"
-            " were sent.",
+            "Rows that brokers have acknowledged. addedRows are included, dead letters are not."
+            " With acks=0: rows that were sent.",
             "rows",
         ),
     ]
     rows_in: Annotated[
         int,
         Described(
-            "Rows that Spark passed to the tasks: rows + skippedRows + the total of deadLetters - "
-            "addedRows.",
+            "Rows that Spark passed to the tasks: rows - addedRows + skippedRows + the total of "
+            "deadLetters.",
             "rows",
         ),
     ] = 0
@@ -433,9 +433,10 @@ class WriteReport:
     added_rows: Annotated[
         int,
         Described(
-            "Records that are written in addition to the rows, with the option changelog: a "
-            "tombstone for the old key if an update changes the key, and with "
-            "changelog.mode=debezium a tombstone after each delete.",
+            "With the option changelog: records in addition to one record for each change. An "
+            "update that changes the key adds a tombstone for the old key. With "
+            "changelog.mode=debezium, such an update adds a delete and a tombstone for the old "
+            "key, and each delete of a row adds a tombstone.",
             "rows",
         ),
     ] = 0
@@ -456,9 +457,8 @@ class WriteReport:
     retries: Annotated[
         int,
         Described(
-            "Record batches that were sent again. Retries after CONCURRENT_TRANSACTIONS don't "
-            "count: after this error, the producer waits until the coordinator has ended its "
-            "previous transaction.",
+            "Record batches that were sent again. Retries after the error CONCURRENT_TRANSACTIONS "
+            "don't count, because this error is a normal response of a busy coordinator.",
             "batches",
         ),
     ]

@@ -41,7 +41,10 @@ class LetterCount:
     rows: Annotated[int, Described("The number of rows with this reason.", "rows")] = 0
     samples: Annotated[
         tuple[LetterSample, ...],
-        Described("The places of the first three of these rows in the DataFrame."),
+        Described(
+            "At most three of these rows. `task` is the DataFrame's partition, and `row` is the "
+            "row's number within this partition, from 0."
+        ),
     ] = ()
 
     def __str__(self) -> str:

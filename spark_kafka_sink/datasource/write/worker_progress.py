@@ -55,13 +55,17 @@ class WorkerProgress:
     """
 
     worker: Annotated[
-        str, Described("The name of the Python worker, which is also the record's key.")
+        str,
+        Described(
+            "The record's key: the name of the Python worker. In a record of the driver, the name "
+            "ends with `-commit`."
+        ),
     ]
     application_id: Annotated[str, Described("Spark's application id.")]
     query_id: Annotated[str, Described("The streaming query's id; empty in batch jobs.")]
     query_name: Annotated[str, Described("The streaming query's name; empty without a name.")]
     batch_id: Annotated[int, Described("The micro-batch; -1 in batch jobs.")]
-    stage_id: Annotated[int, Described("The id of Spark's stage.")]
+    stage_id: Annotated[int, Described("The id of the Spark stage that writes the rows.")]
     finished_tasks: Annotated[int, Described("Task attempts that ended.", "tasks")] = 0
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")] = 0
     megabytes: Annotated[
@@ -78,8 +82,8 @@ class WorkerProgress:
     commit_ms: Annotated[
         int | None,
         Described(
-            "Duration of the commit so far. When the commit has ended, the driver sends a last "
-            "record with 0. Null in a record of a worker that writes.",
+            "In a record of the driver: the duration of the commit so far, or 0 in the last "
+            "record, after the end of the commit. In a record of a Python worker: null.",
             "ms",
         ),
     ] = None
