@@ -64,9 +64,10 @@ a day later deletes the topic.
 - A run *owns* its key until another run takes over, or until the run is aborted by its driver or
   by a command.
 - An *orphan* is an open transaction that no decision names, and whose run owns no key. As a rule,
-  no query needs an orphan. Exception: before its first commit, a running job needs its
-  transactions, although its run owns no key yet.
-- To *fence* a client means that the brokers refuse the later requests of its producer.
+  no query needs an orphan. Exception: before its first commit, a run owns no key, but needs its
+  transactions.
+- To *fence* a producer means: from now on, the brokers refuse the requests of this producer. A
+  command fences a producer when it registers a new producer with the same transactional id.
 
 ## Cluster and rights
 
@@ -95,22 +96,25 @@ Only these commands change something in the cluster:
   confirmation. With `--dry-run`, they only show the change.
 - `kprod check --exactly-once` creates a test topic, and deletes it.
 
-Without `--force`, the commands `abort`, `sweep`, `resolve` and `reset` do not make these changes:
+Without `--force`, four commands refuse some changes:
 
-- A change that contradicts a decision in the commit log. For example, `abort` does not abort a
-  transaction that a decision names.
-- A change that makes a query or job fail, if its run owns the key and may be running. A run that
-  has not committed yet owns no key, so it is not protected: [`sweep`](#kprod-txn-sweep-prefix) and
-  `abort` can make this run fail.
-- A `reset` after which a backfill could write rows twice.
+- `abort` and [`sweep`](#kprod-txn-sweep-prefix) do not abort transactions that a decision names, or
+  transactions of a run that owns its key. But a run that has not committed yet owns no key, so
+  these commands can make this run fail.
+- `resolve` ends a batch only if the batch is [PARTIAL](#scripts).
+- `reset` does not forget a key whose batch is [DECIDED or PARTIAL](#scripts), or whose owner may
+  have open transactions. `reset` also refuses if a backfill could write rows twice afterwards.
 
 The section of each command shows what its `--force` allows.
 
 A driver may commit a batch while `commit`, `abort`, `sweep`, `resolve` or `reset` works. To prevent
-a conflict, the command fences the driver before the change. A fenced driver reads the commit log
-again, and so finds what the command has changed. If the command has aborted transactions of the
-batch before a decision named them, the driver's commit fails with `CommitError`, and no row of the
-batch is visible.
+a conflict, the command first fences the producer with which the driver writes the commit log:
+
+- If the driver has not written its decision yet, it registers a new producer, reads the commit log
+  again, and finds what the command has changed. If the command has aborted transactions of the
+  batch, the driver's commit fails with `CommitError`, and no row of the batch is visible.
+- If the driver has written its decision, it can still commit the transactions of the batch,
+  because these transactions have other producers.
 
 ## Scripts
 
@@ -141,10 +145,10 @@ has more rows than the report |
 | `outcome` | `lost` | the brokers have aborted the transaction |
 | `outcome` | `unknown` | the brokers have no record of the transaction any more |
 | `runIs` | `owner` | the run owns a key in the commit log |
-| `runIs` | `superseded` | the run can't commit any more: a later run has taken over the key, or \
-`txn abort` or `txn sweep` has aborted the run |
-| `runIs` | `not in the log` | the run has not committed a batch yet, and no other run has taken \
-over the key since the batch of the transaction began |
+| `runIs` | `superseded` | the run can't commit any more. For example, another run has taken over \
+the key, or a command has aborted the run |
+| `runIs` | `not in the log` | the run is neither `owner` nor `superseded`. Either its job is \
+still writing its first batch, or its driver has died |
 | `silent` | a list of brokers | these brokers did not respond, so their transactions are unknown |
 
 `kprod --install-completion` lets your shell complete the names of commands and options when you

@@ -131,7 +131,8 @@ def audit(
     - Exit code 1: the audit failed.
     - Exit code 2: the options are wrong.
     - Exit code 3: rows are missing or changed, or there are more rows than in the report.
-    - Exit code 4: rows were removed by retention, by compaction or with their topic.
+    - Exit code 4: rows were removed by retention, compaction or DeleteRecords, or the topic was
+      deleted.
     - Exit code 5: the audit can't decide.
 
     Changes nothing. Needs READ on the topics. With DESCRIBE_CONFIGS on the topics, the audit can
@@ -337,7 +338,7 @@ def options(
         flag(
             "--effective",
             help="With --config FILE: show the value that a write with this file would use, and "
-            "whether the value comes from the file or is a default.",
+            "where the value comes from: the file, a default, or a computation.",
         ),
     ] = False,
     config: Config = None,
@@ -345,8 +346,8 @@ def options(
 ) -> None:
     """List all options with their defaults, or the options that match SEARCH.
 
-    Needs no broker. With --effective, secrets are hidden, but references such as ${env:NAME} are
-    shown.
+    Needs no broker. With --effective and --config FILE, the command shows the values that a write
+    with this file would use. Secrets are hidden, but references such as ${env:NAME} are shown.
     """
     from spark_kafka_sink.cli import options as work
 
@@ -394,10 +395,14 @@ def tail(
 ) -> None:
     """Show the last reports, one per line: rows, rate, and the longest wait.
 
-    The column 'longest wait' has the milliseconds of the longest wait of the write's tasks, and
-    its kind: 'input' is the wait for rows from Spark, 'buffer' for memory of the producer, 'rate'
-    for maxRecordsPerSecond or maxBytesPerSecond, 'metadata' for the metadata of a topic, and
-    'broker' for acknowledgements after the last row.
+    The column 'longest wait' shows for what the tasks waited longest, and the milliseconds of this
+    wait, summed over all tasks:
+
+    - 'input': rows from Spark
+    - 'buffer': memory of the producer
+    - 'rate': the limit maxRecordsPerSecond or maxBytesPerSecond
+    - 'metadata': the metadata of a topic
+    - 'broker': acknowledgements after the last row
     """
     from spark_kafka_sink.cli import report as work
 

@@ -69,9 +69,9 @@ Timeout = Annotated[
         metavar="SECONDS",
         min=0.1,
         max=86_400,
-        help="The time limit of each request to the brokers, with its repetitions, and of each "
-        "wait for the end of transactions. Some requests have a shorter limit. A command sends "
-        "several requests, so it can take longer than SECONDS. --within limits the whole "
+        help="The time limit of each request to the brokers, including all its retries. A wait for "
+        "the end of transactions has the same limit. Some requests have a shorter limit. A command "
+        "sends several requests, so it can take longer than SECONDS. --within limits the whole "
         "command.",
     ),
 ]
@@ -99,8 +99,8 @@ class Where:
 
     * ``log_topic``: the topic of the commit log (``--log-topic``). If it is None, the config file
       names the topic, or the default topic is used.
-    * ``timeout_s``: the time limit of each request with its repetitions, and of each wait, in
-      seconds.
+    * ``timeout_s``: the time limit of each request, including all its retries, and of each wait,
+      in seconds.
     * ``ends_at_s``: the time of ``time.monotonic`` at which ``--within`` ends the command, or None.
     """
 

@@ -54,9 +54,10 @@ _Key = Annotated[
     str,
     typer.Argument(
         metavar="KEY",
-        help="A key of the commit log: a stream's transactionalIdPrefix, or "
-        "transactionalIdPrefix~NAME. NAME is the txnAppId, or the name that the job gives to "
-        "foreach_batch or transaction.",
+        help="A key of the commit log. For a stream: its transactionalIdPrefix. For other writes: "
+        "transactionalIdPrefix~NAME. NAME is the txnAppId, or the name in the call of "
+        "foreach_batch() or transaction(). For a batch job without txnAppId, NAME is the id of "
+        "the run.",
     ),
 ]
 _OlderThan = Annotated[
@@ -119,8 +120,8 @@ def blockers(
     transaction:
 
     - how many offsets of the partition come after the last stable offset
-    - the consumer groups that wait at the last stable offset, or will wait there. These groups have
-      members, and their committed offset is not after the last stable offset.
+    - the consumer groups that wait at the last stable offset, or will wait there. A group is listed
+      if it has members, and if its committed offset is at or before the last stable offset.
 
     The transactions may belong to any client. The host of a client is not shown, because Kafka has
     no API for it. With --older-than, the command ignores transactions that have been open for a
@@ -160,7 +161,7 @@ def fence(
         str, typer.Argument(metavar="ID", help="A transactional id that 'blockers' shows.")
     ],
 ) -> None:
-    """Abort an open transaction of a client that is not from this package, and fence the client.
+    """Abort an open transaction of a client that is not from this package, and fence its producer.
 
     The command registers a new producer with the transactional id, as a restart of the client
     would. So the brokers abort the open transaction. If the client's producer is still running, it
@@ -214,12 +215,12 @@ def commit(
     - The brokers no longer know the outcome of a transaction: the command fails.
 
     The exit code is 0 if all rows of the batch are visible. It is also 0 if the command has found
-    no decision for KEY in the commit log. But a broker that is cut off can return an old state of
-    the commit log, without the decision. So if an error of the query says that the batch is
-    decided, run the command again when all brokers are up.
+    no decision for KEY in the commit log. But the commit log may have a decision nevertheless: a
+    broker that is cut off can return an old state, without the decision. So if an error of the
+    query says that the batch is decided, run the command again when all brokers are up.
 
-    You can run this command while the query runs: the driver and the command can commit the same
-    batch at the same time.
+    You can run this command while the query runs. The command fences the producer with which the
+    driver writes the commit log, but the driver can commit the batch's transactions nevertheless.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -252,9 +253,10 @@ def abort(
             "--force",
             help="Also abort transactions of a run that owns a key, and transactions that a "
             "decision names. A running query fails. If no transaction of the batch is committed, "
-            "the next start of the query writes the batch again. If some are committed, the batch "
-            "becomes PARTIAL: the aborted rows are lost, unless you run 'resolve --as replay'. A "
-            "running driver can commit some while the command works.",
+            "the next start of the query writes the batch again. If some transactions of the batch "
+            "are committed, the batch becomes PARTIAL: the aborted rows are lost, unless you run "
+            "'resolve --as replay'. A running driver that has written its decision can commit some "
+            "of the transactions before this command aborts the others.",
         ),
     ] = False,
 ) -> None:
@@ -266,8 +268,9 @@ def abort(
     - The transaction's run owns its key in the commit log: no later run of the query or job has
       taken over.
 
-    If a driver tries to commit the transactions at the same time, the driver fails with
-    CommitError.
+    If a driver writes its decision after the command has shown the change, the command does not
+    abort the transactions, and the driver commits them. If the command aborts the transactions
+    first, the driver fails with CommitError.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -299,15 +302,16 @@ def sweep(
 ) -> None:
     """Abort the orphans of a prefix: as a rule, open transactions that no query needs.
 
-    An orphan fulfils two conditions. With --force, only the first condition is needed.
+    An orphan fulfils these two conditions. With --force, the command also aborts transactions that
+    fulfil only the first condition.
 
     - The commit log has no decision to commit the transaction's batch.
     - The transaction's run owns no key in the commit log. A run owns its key from its first commit,
       until a later run of the query or job takes over.
 
-    Exception: the transactions of a running job that still writes its first batch are also listed
-    as orphans, with a run that is 'not in the log'. If you abort them, the job fails. So check the
-    list before you confirm. --older-than leaves out transactions that were opened recently.
+    While a running job writes its first batch, its transactions are listed as orphans too, with a
+    run that is 'not in the log'. If you abort these transactions, the job fails. So check the list
+    before you confirm. --older-than leaves out transactions that were opened recently.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -373,10 +377,10 @@ def reset(
     """Forget a key of the commit log, after you have deleted the query's checkpoint on purpose.
 
     A key is the name of a query or job. After the reset, the commit log no longer shows which
-    micro-batches of the query, or which txnVersions of the job, are finished. If you run a finished
-    one again, its rows are duplicated. A stream that still has its checkpoint can also run
-    its last micro-batch again. This happens if the driver died before Spark recorded the
-    micro-batch in the checkpoint.
+    micro-batches of the query, or which txnVersions of the job, are finished. If a finished
+    micro-batch or txnVersion runs again, its rows are duplicated. Even if the query still has its
+    checkpoint, Spark can run the last micro-batch again: the driver may have died before Spark
+    recorded this micro-batch in the checkpoint.
 
     The commit log keeps only the key's generation: a number that rises with each reset and with
     each new run. With this number, the first commit of the next run finds the open transactions of
