@@ -318,15 +318,16 @@ def _refused_options() -> Iterator[str]:
             " this file they are ignored, and a warning names them."
         ),
         "",
+        (
+            "A name that ends with `.*` means all options with this prefix, except"
+            " [the options of the sink](options.md)."
+        ),
+        "",
         f"- A Kafka source: {names['topics_of_a_source']}, {names['source']}",
         f"- A Kafka consumer: {names['consumer']}",
         f"- An admin client: {names['admin']}",
         f"- Kafka Connect: {names['connect_errors']}, {names['connect']}",
-        (
-            "- A schema registry's client or serializer (a name that ends with `.*` means all"
-            " options with this prefix, except [the options of the sink](options.md)):"
-            f" {names['registry']}"
-        ),
+        f"- A schema registry's client or serializer: {names['registry']}",
         f"- Kafka Streams: {names['streams']}",
         f"- Flink's Kafka sink: {names['flink']}",
         f"- Databricks' own Kafka connector: {names['databricks']}",

@@ -152,8 +152,8 @@ _PRODUCER = (
            "All tasks would share one id and fence each other.", for_producer=True),
     Option("transaction.timeout.ms", _T.INT, 60_000, exactly_once_default=900_000),
     Option("transaction.two.phase.commit.enable", _T.BOOLEAN, _OFF, None, Status.LATER_REFUSED,
-           "brokers offer this only with unstable.api.versions.enable, which is not for"
-           " production"),
+           "brokers offer two-phase commit only with unstable.api.versions.enable, which is"
+           " not for production"),
     # Interceptors and metrics.
     Option("interceptor.classes", _T.LIST, ()),
     Option("metrics.num.samples", _T.INT, 2, _POSITIVE),
@@ -174,8 +174,8 @@ _PRODUCER = (
            "the producer is Python code and uses no JVM"),
     # Removed from Kafka.
     _removed("block.on.buffer.full", "0.10",
-             "max.block.ms limits the wait for buffer.memory, or delivery.timeout.ms if"
-             " max.block.ms is not set"),
+             "a wait for room in buffer.memory ends after max.block.ms, or after"
+             " delivery.timeout.ms if max.block.ms is not set"),
     _removed("metadata.fetch.timeout.ms", "0.10", "use max.block.ms"),
     _removed("timeout.ms", "0.10", "use request.timeout.ms"),
     _removed("total.memory.bytes", "0.8.1", "use buffer.memory"),
