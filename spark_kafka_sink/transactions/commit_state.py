@@ -520,9 +520,9 @@ class CommitState:
 
     @classmethod
     def decode(cls, key: str, value: bytes, parts: Sequence[bytes] = ()) -> CommitState:
-        """Decodes the state of ``key`` from ``value``, the result of :meth:`encode`. ``parts`` is
-        the result of :meth:`encode_parts`: the recorded writes of the block that ``value`` names
-        (:class:`Part`). If ``parts`` has leftover writes of another block, they are ignored.
+        """Decodes the state of ``key``. ``value`` was made by :meth:`encode`. ``parts`` are
+        recorded writes (:class:`Part`), made by :meth:`encode_parts`. Leftover writes of another
+        block than the block in ``value`` are ignored.
 
         Raises CommitLogError if the bytes are not a state, or name a transaction of another key.
         Raises NewerStateError if a newer version of this package has written the state in a newer

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 #: The pause between two rounds of EndTxn for transactions that are neither committed nor aborted.
 _ROUND_MS = 20
 #: The time for which EndTxn is sent again before the ages of the transactions are checked again. If
-#: a coordinator does not respond in time, it is doubled, at most ``_DOUBLINGS`` times.
+#: a coordinator does not respond in time, the time is doubled, at most ``_DOUBLINGS`` times.
 _AGAIN_MS = 8_000
 _DOUBLINGS = 2
 #: The wait for the ages of transactions that may be too old to wait for a leader. If a broker does
-#: not list them in time, it is doubled, at most ``_DOUBLINGS`` times.
+#: not list them in time, the wait is doubled, at most ``_DOUBLINGS`` times.
 _AGES_MS = 2_000
 #: The pause between two descriptions of transactions that are too old to be committed, and too
 #: young to be undone.
@@ -128,8 +128,8 @@ def end_decided(
 
     At ``deadline_ms``, the transactions without a known outcome are returned as ``unclear``. Until
     ``checked_until_ms``, the ages of the transactions are not checked, because the caller has
-    checked them. Both times are times of the client's clock. ``look`` is the caller's last check
-    that the transactions' partitions have leaders.
+    checked them. ``deadline_ms`` and ``checked_until_ms`` are times of the client's clock. ``look``
+    is the caller's last check that the transactions' partitions have leaders.
     """
     until_ms, todo = checked_until_ms, Ending.COMMIT
     found: Mapping[str, TransactionDescription] = {}
@@ -225,10 +225,11 @@ def _next(
     *,
     only_lost: bool,
 ) -> tuple[Ending, LastLook | None]:
-    """Returns the next action for the transactions of a decision, by the rules of :func:`ending`.
+    """Returns two values:
 
-    The second value describes a check of leaders: its time, and the checked partitions. It is None
-    if a partition of the open transactions has no leader, or if no partition was checked.
+    * The next action for the transactions of a decision, by the rules of :func:`ending`.
+    * The check that all partitions of the open transactions have leaders, for
+      :func:`commit_all`. None if a partition has no leader, or if no partition was checked.
     """
     open_ = {i: d for i, d in found.items() if d.state is TransactionState.ONGOING}
     away = bool(client.leaderless(open_, deadline_ms))
@@ -292,7 +293,7 @@ def commit_all(
     EndTxn is sent only after a check that the partitions of the transaction have leaders. ``look``
     is the caller's last check: the first EndTxn uses it if it is at most a second old. ``found``
     are the caller's descriptions of transactions. If a transaction of the decision is committed
-    (``is_one_committed``), all others must be committed. Then those that are too old for
+    (``is_one_committed``), all others must be committed. Then the transactions that are too old for
     :attr:`Age.YOUNG` are not checked, because they are also too old to wait for a leader.
     """
     limit_ms = min(first_by_ms, deadline_ms)
@@ -450,7 +451,8 @@ def undo(
     committed or has an unknown outcome, none is aborted.
 
     If one of them is already aborted, EndTxn is sent until ``deadline_ms``. If all are still open,
-    EndTxn is sent only until ``until_ms``. Both are times of the client's clock.
+    EndTxn is sent only until ``until_ms``. ``deadline_ms`` and ``until_ms`` are times of the
+    client's clock.
     """
     ids = [t.transactional_id for t in transactions]
     # They are described again, because another driver may have committed one in the meantime.

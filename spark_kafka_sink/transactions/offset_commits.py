@@ -111,9 +111,9 @@ def _error_in_offsets(
     The error of a partition is handled in one of three ways:
 
     * An error that can be retried is returned.
-    * If the cluster does not have the partition, the error is returned for 5 seconds. After that,
-      the exception of the error is raised.
-    * For any other error, the exception of the error is raised.
+    * The cluster does not have the partition: the error is returned, until 5 seconds after the
+      first such error. Then it is raised as an exception.
+    * Any other error is raised as an exception.
     """
     unknown_until: int | None = None
 

@@ -77,13 +77,13 @@ class Owner:
     def may_decide(self, state: CommitState) -> bool:
         """Whether this run may commit its batch. True in two cases:
 
-        * The run owns the key, and planned the batch at the last generation before its take-over,
-          or later.
+        * The run owns the key, and planned the batch at the generation directly before its
+          take-over, or later.
         * The run is not superseded, and the key still has the generation at which the batch was
           planned. Then the run may take over the key.
 
-        For example, a run takes over a key at generation 5. The take-over raises the generation to
-        6. The run may commit batches that it planned at generation 5, 6 and later, but not at 4.
+        For example, a take-over by the run raises the generation from 5 to 6. Then the run may
+        commit batches that it planned at generation 5 or 6, but not at 4.
         """
         standing = state.standing(self.run_id, self.generation)
         return standing is Standing.OWNER or (

@@ -240,8 +240,7 @@ class TooOld:
     late: int
     #: The id of the first of these transactions.
     first: str
-    #: An age. The batch could be decided only while the transaction ``first`` was younger than this
-    #: age.
+    #: The batch could be decided only while the transaction ``first`` was younger than this age.
     young_ms: int
     #: The timeout of the transaction ``first``.
     timeout_ms: int
@@ -305,10 +304,12 @@ class Undone:
 
 @dataclass(frozen=True, slots=True)
 class InPart:
-    """The reason why a commit or the planning of a batch fails: the decided batch is committed only
-    in part. At least one transaction is committed, and at least one was aborted.
+    """The reason why a commit or the planning of a batch fails: batch ``number`` is committed only
+    in part. At least one of its transactions is committed, and at least one was aborted.
     """
 
+    #: The number of the batch that is committed in part. At planning, this is the decided batch in
+    #: the commit log.
     number: int
     #: The number of the batch's transactions.
     of: int
@@ -346,8 +347,8 @@ class EndedSomehow:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeUnknown:
-    """The reason why a commit or the planning of a batch fails: the batch is decided, and it is
-    unknown whether some of its transactions are committed.
+    """The reason why a commit or the planning of a batch fails: the commit log has the decision to
+    commit batch ``number``, and it is unknown whether some of its transactions are committed.
     """
 
     number: int
@@ -381,9 +382,9 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NotFinished:
-    """The reason why a commit or the planning of a batch fails: the batch is decided, and then a
-    step failed with ``error``. ``fate`` is the state of the batch's transactions, and ``ids`` are
-    their transactional ids.
+    """The reason why a commit or the planning of a batch fails: the decision to commit batch
+    ``number`` was written to the commit log, and a later step failed with ``error``. ``fate`` is
+    the state of the batch's transactions, and ``ids`` are their transactional ids.
     """
 
     number: int
@@ -394,9 +395,9 @@ class NotFinished:
 
 @dataclass(frozen=True, slots=True)
 class BatchBefore:
-    """The reason why a commit fails: the key already has another decided batch, which could not be
-    ended. So batch ``number`` is not decided, and none of its rows is visible. ``by`` is the
-    failure to end the other batch.
+    """The reason why the commit of batch ``number`` fails: the commit log has the decision to
+    commit another batch of the same query or job. That batch must be finished first, and this
+    failed with ``by``. So batch ``number`` is not decided, and none of its rows is visible.
     """
 
     number: int

@@ -358,9 +358,9 @@ class Confirm:
     """Step: check that the state is the newest state of the key in the commit log. The state may be
     old, because a former leader of the log's partition may have returned it.
 
-    The step writes the unchanged state, and aborts that write. Only the present leader accepts the
-    write. The step also looks for earlier records of the key that were not read. If the log has
-    such a record, the state is old, and the step fails.
+    The step writes the unchanged state, and aborts this write before it takes effect. Only the
+    present leader accepts the write. If the log has a record of the key that this process has not
+    read, the state is old, and the step fails.
     """
 
 

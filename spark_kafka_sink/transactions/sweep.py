@@ -58,12 +58,14 @@ def sweep(
     patient: bool = False,
 ) -> tuple[tuple[str, ...], bool]:
     """Aborts the open transactions of ``key`` for which ``is_orphan`` returns True, except the ids
-    in ``keep``. With transactions of version 2, ids in the state Empty also count as open. Returns
-    two values:
+    in ``keep``. Returns two values:
 
-    * The ids of the aborted transactions, without ids that were in the state Empty.
-    * True if the run with the id ``spared`` has open transactions that are not in ``keep``.
-      (``spared`` does not change which transactions are aborted.)
+    * The ids of the aborted transactions.
+    * True if this function has found an open transaction of the run ``spared`` that is not in
+      ``keep``. (Only ``is_orphan`` and ``keep`` protect transactions from the abort.)
+
+    With transactions of version 2, ids in the state Empty are treated like open transactions, but
+    are not in the first value.
 
     With ``patient``, brokers that can't be reached are tried again for some seconds. If a broker
     does not respond, its transactions stay open, and a warning is logged.

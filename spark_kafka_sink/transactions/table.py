@@ -212,7 +212,9 @@ def it_is_over(_: Goal, __: View) -> Step | None:
 
 
 def the_key_is_not_read(_: RollForward, view: View) -> Step | None:
-    """If the state of the key is not known yet, the state is read. The read fences no driver."""
+    """If the state of the key is not known yet, it is read from the log without opening the key.
+    Other drivers can still write the key.
+    """
     return None if view.is_read or view.is_open else Read()
 
 

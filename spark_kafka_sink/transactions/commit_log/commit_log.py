@@ -330,8 +330,8 @@ class CommitLog:
         return TopicPartition(self._topic, partition), loop.cluster.topic_ids.get(self._topic)
 
     def _partitions(self) -> int:
-        """The number of partitions over which keys are spread. It is PARTITIONS, or 1 if the topic
-        has fewer partitions than that.
+        """The number of partitions over which keys are spread: PARTITIONS, or 1 if the topic has
+        fewer than PARTITIONS partitions.
         """
         count = len(self._client.loop.cluster.topics[self._topic])
         return PARTITIONS if count >= PARTITIONS else 1
@@ -446,9 +446,10 @@ class LogSession:
     * ``state``: the state of the key that this session has read or last written. Empty if the key
       has no state.
     * ``lease_ms``: the timeout of the transactions with which the session writes.
-    * ``is_newest``: a function that returns False if the log may have a newer state than ``state``.
-      The session's first write calls it, with the offset of the write's first record and the
-      deadline. If the result is False, the write fails.
+    * ``is_newest``: a function that checks that the log has no record of the key between the
+      records that this session has read and the session's first own record. The session's first
+      write calls it with the offset of this record and the deadline, and fails if the result is
+      False.
     """
 
     def __init__(
