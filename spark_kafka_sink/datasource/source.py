@@ -85,12 +85,12 @@ class KprodDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str | StructType:
-        """Returns one of two schemas:
+        """Returns the columns of a table that is created without a schema (CREATE TABLE ... USING
+        kprod).
 
-        - Usually, the columns of a table that is created without a schema (CREATE TABLE ... USING
-          kprod).
-        - If an option has a request of ``last_report``, ``backfill`` or ``by_leader``, a schema
-          with the answer (``process/asked_of_driver.py``).
+        Exception: ``last_report``, ``backfill`` and ``by_leader`` ask the driver by reading this
+        schema. The request is an option, and the answer is in the metadata of the returned schema
+        (``process/asked_of_driver.py``).
         """
         if _BY_LEADER in self.options:
             from spark_kafka_sink.datasource.jobs.by_leader import schema_with_places

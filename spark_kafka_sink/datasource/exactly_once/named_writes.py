@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
 
-#: For a write that does not name its query.
+#: The hint for a write that does not name its query.
 SAYS_REPLAY: Final = (
     "in a thread take the DataFrame from batch_df.sparkSession, which identifies its query; if it "
     "is the same write again, set verifyReplays=false for this run"
@@ -46,8 +46,8 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The DataFrames of one micro-batch that are written under one name of ``foreach_batch`` or
-    ``transaction``.
+    """The DataFrames that one micro-batch writes with the same name. The name is the argument of
+    ``foreach_batch`` or ``transaction``.
 
     - ``query_run`` is ``CallingQuery.run`` of the query that makes the write. It is empty if the
       query is unknown.

@@ -74,8 +74,8 @@ class TransactionPlan:
     - ``transaction_timeout_ms`` is the option kafka.transaction.timeout.ms.
     - ``log_topic`` is the topic of the commit log.
     - ``digest`` is a hash of the source offsets of a batch job. For a stream, it is a hash of the
-      offsets that the query's checkpoint has for the last done batch. It is empty if the offsets
-      are unknown.
+      source offsets of the last done batch, read from the checkpoint of the query. It is empty if
+      the offsets are unknown.
     """
 
     key: str
@@ -135,9 +135,9 @@ class TransactionPlan:
         offsets for a committed batch: the checkpoint may have been copied or restored, or may
         belong to another query.
 
-        The committed batch is the last one of a stream, or the own batch of a batch job. Does
-        nothing if this batch is not committed, or if its offsets are unknown in the commit log or
-        the checkpoint.
+        For a stream, the last committed batch is checked. For a batch job, its own batch is
+        checked. Does nothing if this batch is not committed, or if its offsets are unknown in the
+        commit log or the checkpoint.
         """
         here, there = self.digest, self._done_digest
         if not here or not there or here == there:
@@ -249,8 +249,8 @@ def check_run(key: str, run: str, state: CommitState) -> None:
     of the run's key in the commit log.
 
     * CommitError: ``state`` shows that the run was aborted, and that no other run has taken over.
-    * SupersededError: another run has taken over the key, or the run was aborted. ``state`` does
-      not show which of the two has happened.
+    * SupersededError: either another run has taken over the key, or the run was aborted. ``state``
+      does not show which.
     """
     if state.standing(run) is Standing.SUPERSEDED:
         if state.newest_run == run:
@@ -268,9 +268,9 @@ def check_run(key: str, run: str, state: CommitState) -> None:
 
 
 def check_generation(key: str, number: int, expected: int, state: CommitState) -> None:
-    """Checks that the key of a backfill has the generation ``expected``, a number that grows when
-    another run takes over the key. The key had this generation before the backfill recorded the
-    step with the txnVersion ``number``. Raises one of these errors if the generation differs:
+    """Checks that the key of a backfill still has the generation ``expected``: the generation
+    before the backfill recorded the step with the txnVersion ``number``. Each take-over of the key
+    by another run raises the generation. Raises one of these errors if the generation differs:
 
     * SupersededError: the generation is larger. Another call of ``backfill`` has taken over the
       key, or an operator has reset the key.
@@ -424,9 +424,9 @@ def _run(numbering: Numbering, job: str, state: CommitState, driver: str) -> str
 
 
 def _digest_of_done(config: SinkConfig, state: CommitState) -> str:
-    """The digest of the source offsets that the query's checkpoint has for a stream's last done
-    batch. The tasks compare this digest with the digest in the commit log. Empty if one of the two
-    is unknown.
+    """A hash of the source offsets of the last done batch of a stream, read from the checkpoint of
+    the query. The tasks compare it with the hash in the commit log. Empty if the commit log has no
+    hash of this batch, or if the checkpoint does not show the offsets.
     """
     done = state.done_batch(state.last_done)
     if config.checkpoint_location is None or done is None or not done.digest:

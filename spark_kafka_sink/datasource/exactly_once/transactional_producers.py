@@ -6,8 +6,10 @@ be *warm*: it is kept open for a later task (``producer_cache``).
 
 An id is ``{key}~{run}~g{generation}.{driver}.{token}~{k}`` (``transactional_ids``):
 
-- ``generation`` is the generation that the key had in the commit log at planning. A key's
-  generation is a number that grows when another run takes over the key.
+- ``key`` is the name of the query or job in the commit log.
+- ``run`` is the id of a run: one start of the query or job.
+- ``generation`` is a number of the key in the commit log, read when the batch was planned. It grows
+  when another run takes over the key.
 - ``driver`` is the driver's token (``driver_identity``).
 - ``token`` identifies this process. A fork gets a new token, so no two processes ever share an id.
 - ``k`` is the smallest free number. A number is in use from the moment when a task acquires the id

@@ -3,9 +3,9 @@
 ``measurements.py`` reads the values by the table :data:`INSTRUMENTS`. The page docs/metrics.md is
 generated from the table, and the dashboard and the alert rules are tested against it.
 
-- Names and units follow OpenTelemetry: names with dots, UCUM units, and no unit in the name. Only a
-  metric with the unit 1 has ``ratio`` in its name, because not all exporters to Prometheus add this
-  word.
+- Names and units follow OpenTelemetry: names with dots, UCUM units, and no unit in the name. The
+  exporters to Prometheus append the unit. But not all of them append ``ratio`` for the unit 1, so a
+  metric with this unit has ``ratio`` in its name.
 - Prometheus gets the same names from its own client library and from OpenTelemetry
   (:attr:`Instrument.prometheus_name`). So one dashboard and one set of alert rules are enough.
 - Each label has few values: a query, a broker, a topic, an outcome, an error's code, a phase of a

@@ -160,9 +160,9 @@ def _compacted(settings: Mapping[str, str | None]) -> bool:
 
 
 def explained_gaps(gaps: int, settings: Mapping[str, str | None]) -> int:
-    """The number of offsets without a record that compaction may have removed. If the topic is
-    compacted, or if its configs are unknown, the result is ``gaps``. For any other topic, the
-    result is 0.
+    """Returns the number of records that compaction may have removed. ``gaps`` is the number of
+    offsets without a record. If the topic is compacted, or if its configs are unknown, the result
+    is ``gaps``. For any other topic, the result is 0.
     """
     return gaps if _compacted(settings) or not settings else 0
 
