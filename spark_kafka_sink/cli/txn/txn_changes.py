@@ -228,8 +228,8 @@ def sweep(
     fulfils two conditions:
 
     * The commit log has no decision to commit the transaction's batch.
-    * The transaction's run owns no key in the commit log. A run is one start of a query or job, and
-      owns its key until a later run takes over.
+    * The transaction's run owns no key in the commit log. A run is one start of a query or job. A
+      key is the name of a query or job. A run owns its key until a later run takes over.
 
     The arguments:
 

@@ -302,16 +302,19 @@ def sweep(
 ) -> None:
     """Abort the orphans of a prefix: as a rule, open transactions that no query needs.
 
+    A run is one start of a query or job. From its first commit, until a later run takes over, it
+    owns the key (the name) of the query or job in the commit log.
+
     An orphan fulfils these two conditions. With --force, the command also aborts transactions that
     fulfil only the first condition.
 
     - The commit log has no decision to commit the transaction's batch.
-    - The transaction's run owns no key in the commit log. A run owns its key from its first commit,
-      until a later run of the query or job takes over.
+    - The transaction's run owns no key.
 
-    While a running job writes its first batch, its transactions are listed as orphans too, with a
-    run that is 'not in the log'. If you abort these transactions, the job fails. So check the list
-    before you confirm. --older-than leaves out transactions that were opened recently.
+    A run that still writes its first batch owns no key yet. So its transactions are listed as
+    orphans, with a run that is 'not in the log'. If you abort these transactions, the query or job
+    fails. So check the list before you confirm. --older-than leaves out transactions that were
+    opened recently.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
