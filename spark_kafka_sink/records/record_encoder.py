@@ -165,15 +165,16 @@ def encode_groups(
 ) -> EncodedSlices:
     """Encodes a chunk of rows into one buffer, and cuts the buffer into slices for record batches.
 
-    * ``positions[g]``: the position in the open batch of ``groups.tps[g]``.
+    * ``positions[g]``: the open batch of ``groups.tps[g]``, with its record count and its free
+      bytes (:class:`OpenPosition`).
     * ``raw_limits``: the number of uncompressed record bytes that fit into a new batch, for each
       group or for all groups. This number is batch.size without the header, divided by the
       estimated compression ratio.
     * ``now_ms``: the timestamp of rows without a timestamp.
 
     The slices are ordered by group. If the first record of a group fits into the open batch, the
-    first slice of the group continues this batch. Every other slice begins a new batch. The
-    ``generation`` of a slice is the unique number of the open batch, or 0 for a new batch.
+    first slice of the group continues this batch, and its ``generation`` is the unique number of
+    the batch. Every other slice begins a new batch, and its ``generation`` is 0.
 
     If a record is larger than ``max_request_size``, raises RecordTooLargeError before anything is
     encoded.

@@ -133,7 +133,7 @@ class Metadata:
         self._errors: dict[str, ErrorCode] = {}
         #: The last known leaders of partitions whose leader is missing now. Used in messages.
         self._last_leaders: Mapping[TopicPartition, Node] = {}
-        # The last epoch known of each partition's leader, -1 where none is.
+        # The last known leader epoch of each partition. -1 means unknown.
         self._epochs = {t: p.leader_epochs() for t, p in self.cluster.topics.items()}
         self._need_full = False
         self._need_partial = False
@@ -153,7 +153,7 @@ class Metadata:
         self.parked = False
         self._on_wait = on_wait
         self._listeners: list[ClusterResourceListener] = []
-        # The last one known: a response may omit it.
+        # The last known cluster id: a response may omit the id.
         self._cluster_id = self.cluster.cluster_id
 
     def add_cluster_listener(self, listener: ClusterResourceListener) -> None:
@@ -193,8 +193,8 @@ class Metadata:
 
         * KafkaTimeoutError at ``deadline`` (monotonic ms), with the text of Spark's Kafka sink
           ("Topic ... not present in metadata after ... ms."). If no broker has responded, the text
-          also has the addresses that could not be reached. Otherwise the hint has the brokers'
-          error for the topic.
+          also has the addresses that could not be reached. If a broker has returned an error for
+          the topic, the hint has this error.
         * InvalidTopicError or AuthorizationError, if a broker returns such an error for a topic.
         * InvalidTopicError, if no request can encode the name of a topic.
         * A fatal error of the request, such as a failed authentication.
@@ -262,11 +262,12 @@ class Metadata:
     def _await_change(
         self, topics: Collection[str], deadline: int, seen: int, failures: int
     ) -> Cluster | None:
-        """Returns the cluster if it has all ``topics``. Otherwise waits for one Metadata response,
-        and returns None if a topic is still missing. Raises the errors of :meth:`await_topics`.
+        """Returns the cluster as soon as it has all ``topics``. Returns None if a topic is still
+        missing after the next Metadata response. Raises the errors of :meth:`await_topics`.
 
-        ``seen`` and ``failures`` are the numbers of metadata updates and of fatal errors when the
-        caller began to wait. An older fatal error is not raised, because its cause may be fixed.
+        ``seen`` and ``failures`` are the values of the counters ``_update_version`` and
+        ``_failures`` when the caller began to wait. Errors of earlier requests are not raised,
+        because their causes may be fixed. Exception: InvalidTopicError.
         """
         version = self._update_version
         while True:

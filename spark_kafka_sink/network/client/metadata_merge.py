@@ -114,11 +114,11 @@ def _partitions(
 def last_leaders(
     new: Cluster, old: Cluster, before: Mapping[TopicPartition, Node]
 ) -> dict[TopicPartition, Node]:
-    """Finds the partitions of ``new`` that have no leader, or whose leader is missing among the
-    brokers. Returns the last known leader of each of them, for error messages.
+    """Returns the last known leader of each partition of ``new`` whose leader is unknown: the
+    partition has no leader, or the leader is not among the brokers. Error messages use the result.
 
-    ``before`` is the result of the call for ``old``. It has the last leaders of the partitions that
-    have no leader in ``old`` either.
+    ``old`` is the cluster before ``new``. ``before`` is the result of this function for ``old``,
+    and is used if the leader of a partition is unknown in ``old``, too.
     """
     found: dict[TopicPartition, Node] = {}
     for partitions in new.topics.values():

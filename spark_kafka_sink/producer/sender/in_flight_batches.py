@@ -20,9 +20,9 @@ class InFlightBatches:
 
     * The batches in flight. A batch leaves this set when its response arrives or the connection is
       lost, but not when the batch expires.
-    * The unproven batches. After a response such as OUT_OF_ORDER_SEQUENCE_NUMBER, an unproven batch
-      waits outside of its queue, for one of two events: the acknowledgement of a later batch, which
-      proves that the unproven batch is in the log, or the next producer epoch.
+    * The unproven batches. After a response such as OUT_OF_ORDER_SEQUENCE_NUMBER, it is not proven
+      that the batch is in the log. The batch waits outside of its queue until the acknowledgement
+      of a later batch proves it, or until the partition changes to the next producer epoch.
     """
 
     __slots__ = ("_delivery_timeout_ms", "_last_answers", "_on_wire", "_unproven", "next_expiry_ms")
@@ -65,7 +65,10 @@ class InFlightBatches:
             self.next_expiry_ms = NEVER
 
     def await_proof(self, batch: ProducerBatch) -> None:
-        """Adds ``batch`` to the unproven batches, which wait outside of their queues."""
+        """Adds ``batch`` to the unproven batches. ``batch`` is not sent again before the next
+        producer epoch. Until then, the acknowledgement of a later batch may prove that ``batch`` is
+        in the log.
+        """
         self._unproven[batch] = None
         self.next_expiry_ms = min(self.next_expiry_ms, batch.created_ms + self._delivery_timeout_ms)
 
@@ -99,9 +102,9 @@ class InFlightBatches:
         return found
 
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
-        """Removes ``batches`` from the batches that wait outside of their queues, and forgets the
-        last response to each of ``batches``. The caller has completed, failed or split them, or has
-        put them back into their queues.
+        """Removes ``batches`` from the unproven batches, and forgets the last response to each of
+        ``batches``. The caller completes, fails or splits these batches, or puts them back into
+        their queues.
         """
         if self._unproven or self._last_answers:
             for batch in batches:

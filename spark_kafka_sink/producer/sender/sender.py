@@ -483,8 +483,8 @@ class Sender:
            responded to that batch
         3. the leader of the partition, and the addresses that were tried
 
-        ``causes`` is one dict for all batches that expire together. It passes the response, or the
-        broker, from the first batch of a partition to the messages of the later batches.
+        ``causes`` is one dict for all batches that expire together. This method stores the first
+        cause 1 of each partition there, and uses it as cause 2 for the later batches.
         """
         causes = {} if causes is None else causes
         status, hint = self._status(batch)

@@ -109,10 +109,11 @@ class LetterWriter:
     def _headers(
         self, rows: RecordColumns, found: Sequence[Finding], numbers: Int64s, sizes: Int64s
     ) -> list[tuple[str, _Value]]:
-        """The names and values of the headers about the error, without the last of these headers.
-        (:meth:`letters` adds the last header.) ``sizes`` are the sizes of the rows' values in
-        bytes.
+        """The names and values of the headers about the error, except the header
+        ``__kprod.errors.value.truncated``. ``sizes`` are the sizes of the rows' values in bytes.
         """
+        # (``letters`` adds this header after it has cut the values. The sizes of all other headers
+        # determine how much room is left for a value.)
         topic = rows.topic if isinstance(rows.topic, str) else asked_topics(rows.topic)
         reasons = [one.reason for one in found]
         exceptions = [f"org.apache.kafka.{one.of}.errors.{one.exception}" for one in reasons]
