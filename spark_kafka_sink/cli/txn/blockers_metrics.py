@@ -30,13 +30,13 @@ class TopicGauge(NamedTuple):
 
 _OPEN: Final = TopicGauge(
     "kprod_topic_open_transactions",
-    "Open transactions in the topic, by the client that can end them.",
+    "Open transactions in the topic, by owner.",
     _WHOSE,
 )
 _OLDEST_AGE: Final = TopicGauge(
     "kprod_topic_oldest_transaction_age_seconds",
-    "Age of the topic's oldest open transaction, in seconds. 0 if no transaction is open. NaN if"
-    " the age is unknown, because no coordinator lists the transaction.",
+    "Age of the topic's oldest open transaction, by owner, in seconds. 0 if no transaction is open."
+    " NaN if transactions are open, and no coordinator lists them.",
     _WHOSE,
 )
 _HELD: Final = TopicGauge(

@@ -265,8 +265,8 @@ _QUERIES = (
     Instrument("kprod.query.batches", _C, "{batch}", _PROGRESS, "",
                "Micro-batches of the query that Spark finished."),
     Instrument("kprod.query.batches.without.report", _C, "{batch}", _LISTENER, "",
-               "Micro-batches that had rows, and whose report did not reach the listener. They"
-               " count only after the listener has received a report of their query."),
+               "Micro-batches that had rows, and whose report did not reach the listener. The"
+               " metric begins to count after the first report of the query."),
     Instrument("kprod.query.active", _G, "{query}", _LISTENER, "",
                "1 while the streaming query runs, 0 after its end."),
     Instrument("kprod.query.failures", _C, "{query}", _LISTENER, "",
@@ -295,7 +295,7 @@ _RUNNING_TASKS = (
     Instrument("kprod.task.workers", _G, "{process}", _RUNNING, "workers",
                "Python workers of the running write that sent figures in the last 30 s."),
     Instrument("kprod.task.finished", _G, "{task}", _RUNNING, "finishedTasks",
-               "Task attempts of the running write that ended."),
+               "Ended task attempts of the running write."),
     Instrument("kprod.task.rows", _G, "{row}", _RUNNING, "rows",
                "Rows of the running write that brokers have acknowledged so far, failed attempts"
                " included."),
@@ -316,7 +316,7 @@ _RUNNING_TASKS = (
                " they wait because of maxRecordsPerSecond or maxBytesPerSecond.",
                _MS, label=Label.WAIT),
     Instrument("kprod.task.oldest.batch.age", _G, "s", _RUNNING, "oldestBatchMs",
-               "Age of the oldest record batch of the running write that has no response.", _MS),
+               "Age of the oldest record batch without a response in the running write.", _MS),
     Instrument("kprod.commit.running.time", _G, "s", _RUNNING, "commitMs",
                "Duration of the running commit so far. A commit of less than 10 s has no figures.",
                _MS),
