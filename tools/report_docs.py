@@ -164,9 +164,9 @@ the topic |
 | `no rows`, `aborted`, `failed`, `unknown`, `partial` | is written without a transaction, so \
 consumers see it immediately |
 
-Exception: if a write without rows has the outcome `committed` or
-`prepared, to be decided with other writes`, its report is not written to the topic. This happens in
-a `transaction` block, and with the option [`offsetsGroup`](exactly-once.md#offsets-with-the-data).
+In a `transaction` block, the topic gets a report of each write, also of a write without rows. The
+outcome of these reports in the topic is `committed`. The end of the block has no report in the
+topic.
 
 !!! warning "A report may be in the topic twice"
     A report that is written without a transaction may be duplicated. With exactly-once, reports of

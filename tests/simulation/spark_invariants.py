@@ -110,13 +110,18 @@ def _first_of_each_start(app: Application) -> list[Write]:
 
 
 def _reports(app: Application, seen: Counter[tuple[int, int, int]], again: set[int]) -> None:
-    """Of each write of which rows are visible there is one, and no other."""
+    """Each write with visible rows has one report. A write without rows has at most one report,
+    because it may have been aborted. No other write has a report.
+    """
     if not app.life.report:
         return
     reports = app.reports()
     visible = {(batch, task // 100) for batch, task, _ in seen if batch not in again}
-    of_none = sorted(one for one in reports if one not in visible and one[0] not in again)
+    empty = {(write.tag, write.part or 0) for write in app.writes if not app.wanted(write)}
+    of_none = sorted(one for one in reports.keys() - visible - empty if one[0] not in again)
     assert not of_none, f"reported, and not visible: {of_none}"
+    doubled = sorted(one for one in empty if reports[one] > 1 and one[0] not in again)
+    assert not doubled, f"without rows, and reported more than once: {doubled}"
     torn = {write.tag for write, _ in app.observer.torn()}
     odd = sorted(one for one in visible if reports[one] != 1 and one[0] not in torn)
     assert not odd, f"visible, and not reported once: {odd}"

@@ -61,8 +61,9 @@ def commit(
     - ``plan`` is None in streams. If ``plan.context.abort`` is true, a ``transaction`` block has
       failed. Then the transactions are aborted, and the result is ``Commit.EMPTY``.
     - ``batch_id`` is the id of a stream's micro-batch.
-    - ``report`` is the record of the batch's report. If any task has a transaction, this record is
-      committed together with the rows.
+    - ``report`` is the record of the batch's report. It is committed together with the rows and the
+      source offsets. It is not written if the batch has neither rows nor offsets, unless the batch
+      is a write of a ``transaction`` block.
 
     Raises CommitError for messages that can't belong to this batch, and the errors of
     ``Committer.commit``.
@@ -73,12 +74,7 @@ def commit(
     prepared = prepared_transactions(messages, owner)
     number = _number(plan, batch_id)
     context = None if plan is None else plan.context
-    batch = Batch(
-        number,
-        prepared,
-        payload_of(messages, config.topic),
-        report=report if prepared else None,
-    )
+    batch = Batch(number, prepared, payload_of(messages, config.topic))
     if context is None:
         batch = _with_checkpoint(batch, config, owner)
     else:
@@ -87,6 +83,11 @@ def commit(
         )
         if context.token:
             batch = replace(batch, block=_block(config, context, messages))
+    # (A batch that commits nothing has the outcome EMPTY, and its report is written afterwards. The
+    # commit at the end of a block has no report in the topic: each write of the block has one.)
+    has_offsets = batch.offsets is not None and batch.block is None
+    if prepared or has_offsets or batch.is_recorded_only:
+        batch = replace(batch, report=report)
     with shared_driver(config.producer, config.commit_log_topic) as driver:
         if context is not None and context.abort:
             driver.abort(owner, number, prepared, tasks_may_run=context.tasks_may_run)
