@@ -478,7 +478,7 @@ def publish(bench: Bench, parts: str, logs: str) -> None:
     conditions = (
         f"Python {platform.python_version()}, {os.cpu_count()} cores shared by client and broker, "
         f"its logs {'in memory' if logs == MEMORY else 'on a disk'}; "
-        "medians, and the median of the ratios round by round with its 96 % interval; "
+        "medians, and the median of the ratios round by round with its confidence interval; "
         f"{bench.machine.conditions()}."
     )
     title = f"{today}, commit {commit()} ({parts})"

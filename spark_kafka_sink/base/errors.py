@@ -539,7 +539,7 @@ class ErrorClass(Enum):
     RETRIABLE = "retriable"
     REFRESH_METADATA = "retriable, metadata refreshed"
     FIND_COORDINATOR = "retriable, coordinator looked up again"
-    SEQUENCE = "sequence logic"
+    SEQUENCE = "depends on other batches"
     FATAL = "fails the batch"
 
 

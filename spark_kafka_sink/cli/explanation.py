@@ -111,7 +111,8 @@ def explanation(code: str) -> str:
     for answer in _ANSWERS:
         if requested in (answer.kp_code, answer.name):
             info = CODES[answer]
-            told = f"A broker's answer: {info.meaning}. The producer: {info.error_class.value}."
+            reaction = info.error_class.value
+            told = f"A broker's answer: {info.meaning}. The producer's reaction: {reaction}."
             helps = f"Remedy: {info.hint}."
             return _shown(answer.kp_code, f"{answer.name} ({answer.value})", helps, told)
     near = difflib.get_close_matches(requested, _names_like(requested), n=1)

@@ -284,7 +284,7 @@ def abort(
 
 
 @app.command(
-    epilog=EXAMPLE + "kprod txn sweep orders-sink --older-than 15m --dry-run -b broker1:9092"
+    epilog=EXAMPLE + "kprod txn sweep orders-sink --older-than 5m --dry-run -b broker1:9092"
 )
 @changing
 def sweep(
