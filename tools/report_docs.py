@@ -143,8 +143,8 @@ appends no more reports to it, and logs a warning. To prevent that, use logrotat
 }
 ```
 
-[`KprodListener`](monitoring.md), which exports metrics, and the command
-[`kprod report`](cli.md#kprod-report-show-path) read the new file after a rotation.
+After a rotation, [`KprodListener`](monitoring.md), which exports metrics, continues with the new
+file. The command [`kprod report`](cli.md#kprod-report-show-path) also reads the new file.
 
 If `reportPath` is a directory, delete old reports with
 `find DIRECTORY -name '*.json' -mtime +30 -delete`, or with a lifecycle rule of the object store.
@@ -164,9 +164,10 @@ the topic |
 | `no rows`, `aborted`, `failed`, `unknown`, `partial` | is written without a transaction, so \
 consumers see it immediately |
 
-In a `transaction` block, the topic gets a report of each write, also of a write without rows. The
-outcome of these reports in the topic is `committed`. The end of the block has no report in the
-topic.
+The topic gets a report of each write of a `transaction` block, also of a write without rows. In the
+topic, such a report has the outcome `committed`, because consumers see it only after the block is
+committed. At the other destinations, it has the outcome `prepared, to be decided with other
+writes`, and the end of the block has a report too.
 
 !!! warning "A report may be in the topic twice"
     A report that is written without a transaction may be duplicated. With exactly-once, reports of
@@ -211,8 +212,8 @@ If the driver gets the error of a failed batch, the report has the error (code, 
 failed attempts of tasks, and the last response of each broker. The warning in the driver's log has
 the same facts in one line. `kprod report show PATH` shows them in a readable form.
 
-The driver writes the report, but a task fails on an executor. So a failed attempt of a task writes
-its error into a directory, and the driver reads the error there:
+Tasks run on executors, and the driver writes the report. So a failed attempt of a task writes its
+error into a directory, and the driver reads the error there:
 
 - **With `reportPath`**, this directory is in or next to `reportPath`. An executor on another
   machine can write into the directory only if both machines have mounted the file system of

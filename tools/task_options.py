@@ -192,10 +192,10 @@ def options_of(task: Task) -> Iterator[str]:
 def page_lines() -> Iterator[str]:
     yield (
         "For each task, this page has an example, and a list of all options for this task. Each"
-        " name is a link to the description of the option. If an example changes the default of"
-        " another option, the list has the new default in brackets: with"
-        " `deliveryGuarantee=exactly-once`, for example, the default of"
-        " `kafka.transaction.timeout.ms` is `900000`."
+        " name is a link to the description of the option. Some options of the examples change the"
+        " default of another option. The list has such a changed default in brackets. For example,"
+        " with `deliveryGuarantee=exactly-once`, the default of `kafka.transaction.timeout.ms` is"
+        " `900000`."
     )
     options = obeyed()
     for task in TASKS:

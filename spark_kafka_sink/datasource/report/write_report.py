@@ -279,9 +279,9 @@ class WriteReport:
     lost_attempts: Annotated[
         int,
         Described(
-            "Earlier attempts of the finished tasks, counted by Spark's attempt numbers. An earlier"
-            " attempt has failed, was lost with its executor or Python worker, or was slower than"
-            " a speculative attempt.",
+            "The number of attempts that Spark has started for the finished tasks, without the"
+            " successful attempts. Such an attempt has failed, was lost with its executor or Python"
+            " worker, or was slower than a speculative attempt.",
             "attempts",
         ),
     ] = 0
@@ -433,8 +433,8 @@ class WriteReport:
     added_rows: Annotated[
         int,
         Described(
-            "With the option changelog: records in addition to one record for each change. An "
-            "update that changes the key adds a tombstone for the old key. With "
+            "The number of additional records with the option changelog. Without them, each change "
+            "is one record. An update that changes the key adds a tombstone for the old key. With "
             "changelog.mode=debezium, such an update adds a delete and a tombstone for the old "
             "key, and each delete of a row adds a tombstone.",
             "rows",
