@@ -16,6 +16,13 @@ The log keeps the newest state of each key. The states of batch N::
                                      DECIDED N -undo---> DONE N-1
                                      DECIDED N -lose---> PARTIAL N -resolve-> DONE N or DONE N-1
 
+* *finish*: all transactions of the batch are committed.
+* *undo*: all transactions of the batch were aborted, so none of its rows is visible. The batch is
+  written again.
+* *lose*: some transactions of the batch were aborted, and others are committed. So the batch is
+  visible only in part (PARTIAL).
+* *resolve*: an operator chooses that the batch counts as done, or that it is written again.
+
 A *block* (``with spark_kafka_sink.transaction(...)``) has several writes that are committed
 together, as one batch. Until the batch is decided, the state has a record of each write.
 """
@@ -209,8 +216,8 @@ class CommitState:
     * ``superseded``: the runs that can't commit any more, oldest first: earlier owners and aborted
       runs. Only the newest KEPT_RUNS are kept.
     * ``decision``: the decision in progress, or None.
-    * ``lost``: the ids of the decision's transactions that were aborted, in the phase PARTIAL.
-      Empty in all other phases.
+    * ``lost``: if the decided batch is committed only in part, the transactional ids of its aborted
+      transactions. Empty in all other cases.
     * ``done``: the newest KEPT_DONE done batches, oldest first.
     * ``parts``: the recorded writes of a block (:class:`Part`), or empty.
     * ``parts_of``, ``parts_token``: the batch number and the token of this block.

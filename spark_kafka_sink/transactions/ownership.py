@@ -7,15 +7,16 @@ earlier owner is *superseded*: its commits are refused. Each take-over raises th
 number in the state of the key.
 
 A driver first fences the earlier writers of the key, and then checks the state by this rule. So its
-decision is written only if no other driver has changed the state since. If two drivers run the same
-query, one of them is stopped, and each batch is visible once. For example, a stream has the drivers
-A and B. The run of A owns the key at generation 1:
+decision is written only if no other driver has changed the state after this check. If two drivers
+run the same query, one of them is stopped, and each batch is visible once. For example, a stream
+has the drivers A and B. The run of A owns the key at generation 1:
 
 1. A and B plan batch 1.
 2. A commits batch 1.
 3. B finds that batch 1 is committed, and drops its own rows.
 4. A and B plan batch 2, both at generation 1.
-5. B commits batch 2. The key still has generation 1, so B takes over: generation 2.
+5. B finds that the key still has generation 1. So B commits batch 2, and takes over the key: the
+   generation is now 2.
 6. A finds that its run is superseded, and stops.
 """
 
@@ -36,7 +37,9 @@ from spark_kafka_sink.transactions.results import (
 
 
 class Numbering(Enum):
-    """The order in which the batches of a key follow each other."""
+    """The way in which the batches of a query or a job are numbered. A batch has the rows that are
+    committed together. ``number_refusal`` in ``batches.py`` has the numbers that each way allows.
+    """
 
     #: A stream's micro-batches: one after another, none left out.
     STREAM = "stream"
@@ -65,7 +68,7 @@ class Owner:
     * ``query_id``: empty if the query is unknown.
     * ``generation``: the generation of the key when the batch was planned. The generation is a
       number in the commit log that grows when another run takes over the key.
-    * ``numbering``: the order of the key's batches.
+    * ``numbering``: the way in which the key's batches are numbered.
     """
 
     key: str

@@ -382,9 +382,12 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NotFinished:
-    """The reason why a commit or the planning of a batch fails: the decision to commit batch
-    ``number`` was written to the commit log, and a later step failed with ``error``. ``fate`` is
-    the state of the batch's transactions, and ``ids`` are their transactional ids.
+    """The reason why a commit or a planning fails: the decision to commit batch ``number`` was
+    written to the commit log, but this batch could not be finished, because of ``error``. A
+    planning must finish the decided batch first, even if it plans another batch.
+
+    ``fate`` is the state of the transactions of batch ``number``. ``ids`` are their transactional
+    ids.
     """
 
     number: int

@@ -202,8 +202,8 @@ def the_key_is_not_open(_: Goal, view: View) -> Step | None:
 
 
 def it_is_over(_: Goal, __: View) -> Step | None:
-    """This last row of the table always applies: nothing is left to do, and the roll forward, abort
-    or command returns its result.
+    """If no earlier row of this table applies, nothing is left to do: the roll forward, abort or
+    command returns its result.
     """
     return Return()
 
@@ -457,10 +457,9 @@ COMMIT: Final = (
 
 def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
     """If the log has the decision to commit this batch, no transaction is aborted, because an abort
-    never undoes a decision. The decision is for this batch if it names a transaction of the batch.
-    An abort without a commit message does not know these transactions. For such an abort, the
-    decision is for this batch if the decision has the batch's number, and the run of the batch owns
-    the key.
+    never undoes a decision. The abort recognizes the decision by the commit messages of the tasks.
+    If they name transactions, the decision must have at least one of these transactions. If they
+    name none, the decision must have the batch's number, and the run of the batch must own the key.
     """
     decision = view.state.decision
     if decision is None:

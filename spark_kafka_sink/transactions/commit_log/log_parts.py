@@ -48,8 +48,8 @@ def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[b
 
 
 def parts_in(key: bytes, records: Mapping[bytes, bytes]) -> list[bytes]:
-    """Finds the documents of the recorded writes of ``key`` in ``records``, and returns them in
-    order. They are the argument ``parts`` of :func:`documents`.
+    """Returns the recorded writes of ``key`` in order: one JSON text for each write, made by
+    ``CommitState.encode_parts``. ``records`` has the values of the log's records, by record key.
 
     Raises the same errors as :func:`join`.
     """
