@@ -115,8 +115,9 @@ class RangeCount:
         return bool(self.problem) and self.log_end < 0 and self.open_at < 0
 
     def take(self, fetched: FetchedPartition) -> bool:
-        """Counts the batches of a Fetch response. Returns True if the response has a new batch or a
-        damaged batch. Returns False if the end of the log or the last stable offset is reached.
+        """Counts the batches of a Fetch response. Returns True if the response has a batch that was
+        not read before, or a batch that can't be read. Returns False if it has neither, for example
+        at the end of the log. Then ``at``, the offset of the next request, is unchanged.
         """
         aborted = _Aborted(fetched.aborted)
         before = self.at

@@ -205,16 +205,18 @@ class KafkaProducer:
             self.send_columns(columns)
 
     def send_batches(self, batches: Iterable[ArrowBatch], topic: str | None = None) -> None:
-        """Appends the rows of all batches of an iterable, such as a pyarrow.RecordBatchReader, in
-        the way of :meth:`send_batch`. On return, all rows are appended.
+        """Appends the rows of all Arrow batches of an iterable, such as a
+        pyarrow.RecordBatchReader, in the way of :meth:`send_batch`. On return, all rows are
+        appended.
 
-        If linger.ms is not 0, the method joins small batches to larger batches. So the newest rows
-        may be held back until the iterable returns its next batch. :meth:`flush` and
+        If linger.ms is not 0, the method joins small Arrow batches to larger ones. So the newest
+        rows may be held back until the iterable returns its next Arrow batch. :meth:`flush` and
         :meth:`commit_transaction` do not wait for rows that are held back. So the code of the
         iterable must not call these two methods.
 
-        If the iterable needs more time than linger.ms for its next batch, record batches are sent
-        before they are full. If rows are held back, the time is linger.ms + 100 ms.
+        While the method waits for the iterable, Kafka's record batches stay open for at most
+        linger.ms. If rows are held back, the limit is linger.ms + 100 ms. After this time, the
+        record batches are sent, even if they are not full.
 
         If the iterable raises an Exception, the method first appends all rows that it has received,
         and then raises the exception. After another BaseException, such as KeyboardInterrupt, the

@@ -155,8 +155,9 @@ class RowPieces:
             self._pieces.append(part)
 
     def add_column(self, column: pa.Array, rows: Indices | None = None) -> None:
-        """Appends entry ``rows[i]`` of a binary column to row i. If ``rows`` is None, appends entry
-        i to row i. A null adds no bytes.
+        """Appends an entry of the binary column ``column`` to every row. Row i gets the entry with
+        the index ``rows[i]``. If ``rows`` is None, row i gets the entry with the index i. A null
+        adds no bytes.
         """
         self._pieces.append(Column(column, rows))
 

@@ -86,11 +86,12 @@ class BackfillPlan:
         return (len(self.bounds) + 1) * self.slices
 
     def weight(self, first: int, end: int) -> float:
-        """The number of rows in the slices ``first`` to ``end`` - 1. The slices of all ranges are
-        numbered consecutively, from 0. For a part of a range, the number of rows is estimated.
+        """The size of the slices ``first`` to ``end`` - 1. Slices are the parts of the ranges. The
+        slices of all ranges are numbered consecutively, from 0.
 
-        If the rows of the plan were not counted, the result is a number of ranges instead. Half of
-        the slices of a range count as 0.5.
+        * If the plan has ``rows``: the size in rows. Each slice counts as an equal share of its
+          range's rows, so the size of a part of a range is an estimate.
+        * If ``rows`` is empty: the size in ranges. Each slice counts as 1 / ``slices``.
         """
         return self._weight_before(end) - self._weight_before(first)
 

@@ -44,9 +44,11 @@ _heap = ProcessLocal(_Heap)
 
 
 def freeze_modules() -> bool:
-    """Excludes all current objects of this worker from later garbage collections. Called at the end
-    of each task, plan and commit. Only the first two calls in a worker have an effect
-    (``_CALLS_THAT_FREEZE`` has the reason). Returns whether this process is a worker of Spark.
+    """Excludes all current objects from later garbage collections, and returns True, if this
+    process is a worker of Spark's daemon. In any other process, only returns False.
+
+    Called at the end of each task, plan and commit. Only the first two calls in a worker have an
+    effect (``_CALLS_THAT_FREEZE`` has the reason).
     """
     heap = _heap()
     heap.freeze()

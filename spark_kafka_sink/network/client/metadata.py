@@ -194,7 +194,7 @@ class Metadata:
         * KafkaTimeoutError at ``deadline`` (monotonic ms), with the text of Spark's Kafka sink
           ("Topic ... not present in metadata after ... ms."). If no broker has responded, the text
           also has the addresses that could not be reached. If a broker has returned an error for
-          the topic, the hint has this error.
+          the topic, the exception's ``hint`` names this error.
         * InvalidTopicError or AuthorizationError, if a broker returns such an error for a topic.
         * InvalidTopicError, if no request can encode the name of a topic.
         * A fatal error of the request, such as a failed authentication.

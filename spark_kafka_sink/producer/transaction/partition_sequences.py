@@ -406,8 +406,8 @@ class PartitionSequences(Generic[BatchT]):
 
     def move_on(self, batch: BatchT) -> tuple[BatchT, ...]:
         """Begins the change of the partition to the next epoch, because ``batch`` has failed
-        permanently. Not called if ``batch`` has rows of ``send_columns``, because the producer then
-        fails.
+        permanently. Called only if all records of ``batch`` were appended by ``send``: a failed
+        batch with rows of ``send_columns`` makes the whole producer fail.
 
         Returns the other batches of the partition that must also fail, because they could be in the
         log twice after the change.
