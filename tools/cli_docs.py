@@ -110,10 +110,11 @@ The section of each command shows what its `--force` allows.
 A driver may commit a batch while `commit`, `abort`, `sweep`, `resolve` or `reset` works. To prevent
 a conflict, the command first fences the producer with which the driver writes the commit log:
 
-- If the driver has not written its decision yet, it registers a new producer, reads the commit log
-  again, and finds what the command has changed. If the command has aborted transactions of the
-  batch, the driver's commit fails with `CommitError`, and no row of the batch is visible.
-- If the driver has written its decision, it can still commit the transactions of the batch,
+- If the driver has not written its decision yet, the driver needs a new producer for the decision.
+  After the driver has registered this producer, the driver reads the commit log again, and finds
+  the changes of the command. If the command has aborted transactions of the batch, the driver's
+  commit fails with `CommitError`, and no row of the batch is visible.
+- If the driver has written its decision, the driver can still commit the transactions of the batch,
   because these transactions have other producers.
 
 ## Scripts
@@ -132,12 +133,13 @@ and `txn abort --run`: a broker did not respond |
 | 2 | an argument or an option is wrong, or a file can't be read |
 | 3 | `txn blockers`: a transaction is open. `audit`: rows are missing or changed, or the topic \
 has more rows than the report |
-| 4 | `audit`: rows were removed with a reason ([verdicts](audit.md#the-verdicts)) |
+| 4 | `audit`: rows were removed by retention, compaction or DeleteRecords, or the topic was \
+deleted ([verdicts](audit.md#the-verdicts)) |
 | 5 | `audit`: the audit can't decide ([verdicts](audit.md#the-verdicts)) |
 
 | Field | Value | Meaning |
 |---|---|---|
-| `phase` | `DONE` | the commit log has no decision that must still be carried out |
+| `phase` | `DONE` | every batch of the key that has a decision is finished |
 | `phase` | `DECIDED` | a batch is to be committed, and its transactions may still be open |
 | `phase` | `PARTIAL` | some transactions of the batch are committed, others were aborted |
 | `outcome` | `committed` | the transaction is committed |

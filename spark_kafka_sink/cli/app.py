@@ -171,7 +171,8 @@ def backfill(
     """Show the progress of a backfill, the process that runs it, and its plan.
 
     A backfill writes a large table in several steps. With --forget, the command removes the
-    progress instead. --dry-run and --yes have an effect only with --forget.
+    progress and the plan from the commit log. --dry-run and --yes have an effect only with
+    --forget.
     """
     from spark_kafka_sink.cli import backfill as work
 
@@ -395,8 +396,8 @@ def tail(
 ) -> None:
     """Show the last reports, one per line: rows, rate, and the longest wait.
 
-    The column 'longest wait' shows for what the tasks waited longest, and the milliseconds of this
-    wait, summed over all tasks:
+    A report has five waits. Each wait is a sum over all tasks, in milliseconds. The column 'longest
+    wait' shows the largest of these sums, and for what the tasks waited:
 
     - 'input': rows from Spark
     - 'buffer': memory of the producer

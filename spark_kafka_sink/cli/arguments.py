@@ -69,10 +69,10 @@ Timeout = Annotated[
         metavar="SECONDS",
         min=0.1,
         max=86_400,
-        help="The time limit of each request to the brokers, including all its retries. A wait for "
-        "the end of transactions has the same limit. Some requests have a shorter limit. A command "
-        "sends several requests, so it can take longer than SECONDS. --within limits the whole "
-        "command.",
+        help="The time limit of each request to the brokers, including all its retries. Some "
+        "requests have a shorter limit. 'txn commit' and 'audit' also wait for transactions to "
+        "end: each wait ends after SECONDS at the latest. A command sends several requests, so it "
+        "can take longer than SECONDS. --within limits the whole command.",
     ),
 ]
 Within = Annotated[

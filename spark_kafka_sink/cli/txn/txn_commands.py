@@ -214,10 +214,12 @@ def commit(
       PARTIAL.
     - The brokers no longer know the outcome of a transaction: the command fails.
 
-    The exit code is 0 if all rows of the batch are visible. It is also 0 if the command has found
-    no decision for KEY in the commit log. But the commit log may have a decision nevertheless: a
-    broker that is cut off can return an old state, without the decision. So if an error of the
-    query says that the batch is decided, run the command again when all brokers are up.
+    Without --dry-run, the exit code is 0 in two cases:
+
+    - All rows of the batch are visible.
+    - The command has read no decision for KEY. A broker that is cut off from the other brokers can
+      return an old state of the commit log, without the decision. So if an error of the query says
+      that the batch is decided, run the command again when all brokers are up.
 
     You can run this command while the query runs. The command fences the producer with which the
     driver writes the commit log, but the driver can commit the batch's transactions nevertheless.
@@ -297,7 +299,12 @@ def sweep(
     ] = None,
     older_than: _OlderThan = None,
     force: Annotated[
-        bool, flag("--force", help="Also abort transactions of a run that owns a key.")
+        bool,
+        flag(
+            "--force",
+            help="Also abort transactions of a run that owns a key. Even with --force, the "
+            "command does not abort transactions that a decision names.",
+        ),
     ] = False,
 ) -> None:
     """Abort the orphans of a prefix: as a rule, open transactions that no query needs.
@@ -305,8 +312,7 @@ def sweep(
     A run is one start of a query or job. From its first commit, until a later run takes over, it
     owns the key (the name) of the query or job in the commit log.
 
-    An orphan fulfils these two conditions. With --force, the command also aborts transactions that
-    fulfil only the first condition.
+    An orphan fulfils these two conditions:
 
     - The commit log has no decision to commit the transaction's batch.
     - The transaction's run owns no key.
@@ -352,8 +358,11 @@ def resolve(
 
     Further transactions of the batch may still be open. '--as done' commits the open transactions,
     and '--as replay' aborts them. The command shows the state of the batch, and asks you to
-    confirm. Then the command reads the state again, and makes sure that no newer state exists. If
-    the state has changed, the command refuses.
+    confirm. Then the command reads the state again. After this read, the command refuses in two
+    cases:
+
+    - The batch was ended in another way after the command had shown its state.
+    - An open transaction can't be committed or aborted as '--as' requires.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -386,8 +395,9 @@ def reset(
     recorded this micro-batch in the checkpoint.
 
     The commit log keeps only the key's generation: a number that rises with each reset and with
-    each new run. With this number, the first commit of the next run finds the open transactions of
-    earlier runs, and aborts them.
+    each new run. Each transactional id contains the generation that the key had when the batch
+    began. So the next run recognizes the open transactions of earlier runs, and aborts them after
+    its first commit.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
