@@ -314,9 +314,14 @@ def _refused_options() -> Iterator[str]:
         (
             "The options of the following list belong to other software. Each is an error, which"
             " names the software. The prefix `kafka.` makes no difference: both `group.id` and"
-            " `kafka.group.id` are errors. Exception: a `configFile` may contain the options of"
-            " this list for a consumer, an admin client, Kafka Connect or a schema registry. In"
-            " this file they are ignored, and a warning names them."
+            " `kafka.group.id` are errors."
+        ),
+        "",
+        (
+            "Exception: the list names four kinds of software whose options may be in a"
+            " `configFile`: a Kafka consumer, an admin client, Kafka Connect, and a schema"
+            " registry's client or serializer. In a `configFile`, these options are ignored, and a"
+            " warning names them."
         ),
         "",
         (
@@ -503,9 +508,10 @@ def _metrics_lines() -> Iterator[str]:
         "it is the average size of the largest record of each batch. Three kinds of Java's metrics",
         "do not exist here: app-info, the count of metrics, and the time to send offsets to a",
         "transaction. `MetricName.description` has the meaning as text. Rates, ratios, averages",
-        "and maxima cover the last time windows. `metrics.num.samples` is the number of windows",
-        "(2), and `metrics.sample.window.ms` is the length of each window (30 s).",
-        "Without samples an average or a maximum is NaN. Every metric has the tag `client-id`.",
+        "and maxima cover about the last minute: two windows of 30 s each. The option",
+        "`metrics.num.samples` changes the number of windows, and `metrics.sample.window.ms`",
+        "changes the length of a window. If nothing was measured in these windows, an average or a",
+        "maximum is NaN. Every metric has the tag `client-id`.",
     )
     yield ""
     tags = {
@@ -593,7 +599,7 @@ _WHOSE = {
     " run was aborted.",
     Whose.UNKNOWN: "A run that has not committed anything yet, or that is dead.",
     Whose.DECIDED: "A run whose decision to commit the transaction is recorded.",
-    Whose.HANGING: "Unknown: no transaction coordinator lists the transaction.",
+    Whose.HANGING: "An unknown producer, because no transaction coordinator lists the transaction.",
     Whose.OTHER: "A producer that is not from this package.",
     Whose.COMMIT_LOG: "A driver that is writing a decision to the commit log.",
     Whose.OWNER: "The newest run of its query or job, which may be running.",

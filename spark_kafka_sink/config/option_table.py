@@ -174,8 +174,7 @@ _PRODUCER = (
            "the producer is Python code and uses no JVM"),
     # Removed from Kafka.
     _removed("block.on.buffer.full", "0.10",
-             "a wait for room in buffer.memory ends after max.block.ms, or after"
-             " delivery.timeout.ms if max.block.ms is not set"),
+             "use max.block.ms to limit the wait for room in buffer.memory"),
     _removed("metadata.fetch.timeout.ms", "0.10", "use max.block.ms"),
     _removed("timeout.ms", "0.10", "use request.timeout.ms"),
     _removed("total.memory.bytes", "0.8.1", "use buffer.memory"),
@@ -269,7 +268,8 @@ SECURITY_OPTIONS = (
            " sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _T.LONG, Status.NO_MEANING,
            _BROKERS),
     Option("sasl.login.class", _T.CLASS, None, None, Status.LATER_REFUSED,
-           "name the source of the token in sasl.login.callback.handler.class"),
+           "to get OAUTHBEARER tokens with your own code, name a Python class in"
+           " sasl.login.callback.handler.class"),
     *_assertion("algorithm claim.aud claim.iss claim.sub file private.key.file template.file"),
     *_assertion("claim.exp.seconds claim.nbf.seconds", _T.INT),
     *_assertion("claim.jti.include", _T.BOOLEAN),

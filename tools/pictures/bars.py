@@ -116,7 +116,7 @@ def page_lines() -> Iterator[str]:
         "* *kprod / peer*: the rows per second of `kprod`, divided by the rows per second of the peer. Above 1, `kprod` is faster.",
         "* *client CPU, kprod / peer*: the CPU time of `kprod`, divided by the CPU time of the peer. Below 1, `kprod` needs less CPU time.",
         "",
-        "Each ratio is computed in each round, and the table shows the median of these ratios. The ratio can therefore differ from the quotient of the two medians in *rows/s*. For example, it can be above 1 although the peer has the larger *rows/s*. Compare producers by the ratio, because the machine can be slower in one round than in another. The brackets after a ratio have a confidence interval of this median. The confidence level is below each table, because it depends on the number of rounds. If the interval includes 1, the measurement shows no difference.",
+        "Each round has its own ratios, and the table shows their median over the rounds. A ratio in the table can therefore differ from the quotient of the two medians in *rows/s*. For example, a ratio can be above 1 although the peer has the larger *rows/s*. Compare producers by the ratio, because the machine can be slower in one round than in another. The brackets after a ratio have a confidence interval of this median. The confidence level is below each table, because it depends on the number of rounds. If the interval includes 1, the measurement shows no difference.",
         "",
         "Client and broker shared two cores of one machine (Python 3.11.7), so your cluster will have other rows per second. To measure on your machine, run `make bench`.",
     )
@@ -248,11 +248,11 @@ def _run(day: str, commit: str, rounds: int) -> str:
 
 
 def _exactly_once() -> Iterator[str]:
-    yield "The columns *exactly once* and *at least once* have medians over the rounds. The column *difference* has, for each kind of row:"
+    yield "The columns *exactly once* and *at least once* have medians over the rounds. The meaning of the column *difference* depends on the kind of row:"
     yield ""
-    yield "* **The driver commits N transactions**: the shortest and the longest time in seconds. These commits exist only with exactly-once. Each transaction had one row."
+    yield "* **The driver commits N transactions**: not a difference, because these commits exist only with exactly-once. The column has the shortest and the longest time in seconds. Each transaction had one row."
     yield "* **Job of 30 M rows**: the jobs per second with exactly-once, divided by the jobs per second with at-least-once. Below 1, exactly-once is slower. If the range in brackets includes 1, the measurement shows no difference. The two columns before are rounded, so their quotient differs from the ratio."
-    yield "* **Job of 1000 rows** and **micro-batch**: the additional time of exactly-once. It is the median of the differences in each round, so it can differ from the difference of the two medians."
+    yield "* **Job of 1000 rows** and **micro-batch**: the additional time of exactly-once. This time is the median of the differences in each round. It can therefore differ from the difference of the two medians."
     yield ""
     yield "The brackets have the range over all rounds. *n* is the number of rounds. *p50* is the median time of the micro-batches."
     yield ""
