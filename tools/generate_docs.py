@@ -181,7 +181,8 @@ def _own_options() -> Iterator[str]:
     yield from ("## The sink's own options", "")
     for option in _public(SINK_OPTIONS):
         if option.status is Status.HONOURED:
-            default = "by mode" if option.name == "preflight" else _default(option)
+            depends = option.name in ("preflight", "jsonIgnoreNullFields")
+            default = "depends on the write" if depends else _default(option)
             yield from _entry(option.name, option, default)
 
 
@@ -208,7 +209,7 @@ def _entry(name: str, option: Option, default: str) -> Iterator[str]:
     yield from (f'### <a id="{anchor_of(name)}"></a>`{name}`', "")
     if shown:
         yield from (f"*{shown[0].upper()}{shown[1:]}.*", "")
-    yield from (linked(option_texts().what[option.name]), "")
+    yield from (linked(option_texts().on_page[option.name]), "")
 
 
 def _different_defaults() -> Iterator[str]:
@@ -386,6 +387,17 @@ def _partitioner_classes() -> Iterator[str]:
     yield from _key_rules()
 
 
+_WORDS_OF_KEY_RULES = """\
+The table uses these words:
+
+- *Hash*: the partition is the hash of the key modulo the number of all partitions. A number in \
+brackets is the hash of the null key or empty key.
+- *Sticky*: the rows go to one partition with a leader until this partition has had batch.size \
+bytes, and then to another partition. (librdkafka changes the partition by time, \
+`sticky.partitioning.linger.ms`.)
+- *Random*: each row goes to any partition with a leader."""
+
+
 def _key_rules() -> Iterator[str]:
     """What a null, an empty and another key mean to each partitioner."""
     yield from heading(
@@ -395,16 +407,12 @@ def _key_rules() -> Iterator[str]:
             "`kafka.partitioner.class` also accepts the names of librdkafka's partitioners, with",
             "librdkafka's meaning. librdkafka's default is `consistent_random`. Four names in the",
             "table are not librdkafka's: `murmur3`, `iceberg_bucket`, `iceberg_bucket_long`, and",
-            "the Java client's `RoundRobinPartitioner`. In the table, *hash* means that the",
-            "partition is the hash of the key modulo the number of all partitions. A number in",
-            "brackets is the hash of the null key or empty key. *Sticky*",
-            "means one partition with a leader until that partition has had batch.size bytes, and",
-            "then another partition. (librdkafka changes the partition by time,",
-            "`sticky.partitioning.linger.ms`.) *Random* means that each row goes to any partition",
-            "with a leader. If a row names its partition, no partitioner is used.",
-            "`kafka.partitioner.ignore.keys` has an effect on the built-in partitioner only. A",
-            "[notebook](notebooks/partitioner.md) compares kprod's partitions with Java's.",
-        ),
+            "the Java client's `RoundRobinPartitioner`. If a row names its partition, no",
+            "partitioner is used. `kafka.partitioner.ignore.keys` has an effect on the built-in",
+            "partitioner only. A [notebook](notebooks/partitioner.md) compares kprod's partitions",
+            "with Java's.",
+        )
+        + f"\n\n{_WORDS_OF_KEY_RULES}",
     )
     rules = {
         "unset: the built-in partitioner": key_rules.JAVA_RULE,
@@ -426,15 +434,19 @@ def _key_rules() -> Iterator[str]:
     yield ""
     yield paragraph(
         "If a topic has N partitions, `iceberg_bucket` writes the keys of bucket i of Iceberg's",
-        "`bucket[N]` to partition i. Iceberg has no bucket for null. Iceberg's hash depends on the",
-        "type of the value, but a partitioner gets the key as text or bytes. For strings and",
-        "binaries, use `iceberg_bucket` with the column as the key. `murmur3` and `iceberg_bucket`",
-        "are two names of the same partitioner.",
+        "`bucket[N]` to partition i. Iceberg has no bucket for null. `murmur3` and",
+        "`iceberg_bucket` are two names of the same partitioner.",
     )
     yield ""
     yield paragraph(
-        "For the other types of the following list, use `iceberg_bucket_long`, which hashes a",
-        "number as a long. Its key must have 4 or 8 bytes with the highest byte first, as Kafka's",
+        "Iceberg's hash depends on the type of the value, but a partitioner gets the key as text",
+        "or bytes. So the type of the column decides which partitioner to use. For strings and",
+        "binaries, use `iceberg_bucket` with the column as the key.",
+    )
+    yield ""
+    yield paragraph(
+        "For ints, longs, dates, times and timestamps, use `iceberg_bucket_long`, which hashes a",
+        "number as a long. The key must have 4 or 8 bytes with the highest byte first, as Kafka's",
         "IntegerSerializer and LongSerializer write a number. A key of another length is an error.",
         "In Spark, `unhex(lpad(hex(id), 16, '0'))` makes such a key from an int or a long `id`.",
         "The number in the key is:",

@@ -6,18 +6,24 @@ This module reads ``options.toml``, which has the descriptions. Defaults and leg
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Final
+
+#: The mark of a list item.
+_ITEM: Final = re.compile(r"^- ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class OptionTexts:
     """Texts about options, by option name.
 
-    * ``what``: the description of each option.
+    * ``what``: the description of each option, as one line.
+    * ``on_page``: the same descriptions as Markdown, with paragraphs and lists.
     * ``spark``: for options of Spark that the sink ignores, the reason.
     * ``importance``: high, medium or low, as Java's client documents it. Only Kafka's options that
       have an effect are there.
@@ -26,6 +32,7 @@ class OptionTexts:
     """
 
     what: Mapping[str, str]
+    on_page: Mapping[str, str]
     spark: Mapping[str, str]
     importance: Mapping[str, str]
     java_defaults: Mapping[str, tuple[str, str]]
@@ -37,10 +44,18 @@ def option_texts() -> OptionTexts:
     found = tomllib.loads(files(__package__).joinpath("options.toml").read_text("utf-8"))
     java = {name: (default, why) for name, (default, why) in found.pop("java_defaults").items()}
     spark = _joined(found.pop("spark"))
-    what = {name: text for group in found.values() for name, text in _joined(group).items()}
+    texts = {name: text for group in found.values() for name, text in group.items()}
     importance = {name: level for level in ("high", "medium", "low") for name in found[level]}
-    return OptionTexts(what, spark, importance, java)
+    on_page = {name: _markdown(text) for name, text in texts.items()}
+    return OptionTexts(_joined(texts), on_page, spark, importance, java)
 
 
-def _joined(group: Mapping[str, str]) -> dict[str, str]:
-    return {name: " ".join(text.split()) for name, text in group.items()}
+def _joined(texts: Mapping[str, str]) -> dict[str, str]:
+    """Makes one line of each text. The marks of list items are removed."""
+    return {name: " ".join(_ITEM.sub("", text).split()) for name, text in texts.items()}
+
+
+def _markdown(text: str) -> str:
+    """Joins the lines of each paragraph and of each list item in ``text``."""
+    blocks = re.split(r"(\n\n|\n(?=- ))", text.strip())
+    return "".join(one if not one.strip() else " ".join(one.split()) for one in blocks)

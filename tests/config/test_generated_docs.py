@@ -53,6 +53,15 @@ def test_each_option_has_a_text_and_each_text_an_option():
     assert tuple(texts.spark) == SPARK_OPTIONS
 
 
+def test_a_list_of_a_text_is_a_list_on_the_page_and_one_line_elsewhere(generator):
+    texts = option_texts()
+    items = "\n- `1`: only the leader.\n- `0`: none.\n\nWith `1` or `0`, rows can be lost"
+    assert items in texts.on_page["acks"]
+    assert items in generator["options_page"]()
+    assert "`1`: only the leader. `0`: none. With `1`" in texts.what["acks"]
+    assert not any("\n" in text for text in texts.what.values())
+
+
 def test_every_option_is_on_its_page_or_the_appendix(generator):
     page = generator["options_page"]() + generator["refused_options_page"]()
     for name, option in PRODUCER_OPTIONS.items():
