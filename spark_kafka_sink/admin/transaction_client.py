@@ -446,18 +446,18 @@ class TransactionClient(AdminClient):
         return found
 
     def beside(self, ids: Collection[str], age_ms: int, *, shown_by: str) -> Beside | None:
-        """Creates the requests that :meth:`describe` sends together with DescribeTransactions for
-        ``ids``:
+        """Creates two kinds of requests that :meth:`describe` sends together with
+        DescribeTransactions. Two later calls can use the responses, which saves their round trips:
 
-        * ListTransactions, for the transactions that are older than ``age_ms``.
-        * Metadata, for the topics of the last check of :meth:`leaderless`. The coordinator of the
-          transactional id ``shown_by`` gets the Metadata request.
+        * ListTransactions, for the call of :meth:`older_than` with ``ids`` and ``age_ms``.
+        * Metadata, for the call of :meth:`leaderless`. The request is sent to the coordinator of
+          the transactional id ``shown_by``. It has the topics that :meth:`leaderless` last checked.
 
         Returns None in each of these cases:
 
         * :meth:`older_than` has not succeeded yet, or brokers do not support ListTransactions by
           age.
-        * :meth:`leaderless` has not checked a transaction yet, or its last check had more than 100
+        * :meth:`leaderless` has not checked a topic yet, or its last check had more than 100
           topics.
         """
         if not self._list_ages or not self._written:
