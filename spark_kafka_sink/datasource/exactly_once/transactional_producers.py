@@ -301,8 +301,8 @@ class TransactionalProducers:
         """Prepares the transaction: waits until all rows are acknowledged, and returns the identity
         of the transaction. The driver needs this identity to commit the transaction.
 
-        Raises KafkaTimeoutError if a request AddPartitionsToTxn timed out and was sent again,
-        because the first request may still arrive after the commit.
+        Raises KafkaTimeoutError if an AddPartitionsToTxn request may still arrive after the commit.
+        This is possible if the request got no response and was sent again.
         """
         # A late AddPartitionsToTxn would begin another transaction with the same transactional id,
         # and the coordinator would describe only that other transaction. When the other transaction

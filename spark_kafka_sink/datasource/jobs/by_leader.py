@@ -139,7 +139,9 @@ class Places:
     ignore_keys: bool
 
     def encode(self) -> str:
-        """Encodes the data as JSON, to be passed through the user's process."""
+        """Returns this object as JSON, which the user's process passes from the driver to the
+        executors.
+        """
         return json.dumps(asdict(self))
 
     @classmethod

@@ -137,21 +137,19 @@ def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
 
 
 def _type_after(type_: Column, log: Changelog) -> Column:
-    """The change type of a key's last change, as a column. The type in ``type_`` is replaced in two
-    cases:
+    """Returns a column with the change type of each key's last change. This is ``type_``, except in
+    two cases:
 
-    - Several changes share the last place in the order of the key's changes, and their rows differ.
-      Their type becomes ``TIED``.
-    - The last change is the pre-image of an update (the row before the update). Its type becomes a
-      delete.
+    - ``TIED``, if several changes of a key tie for the last place, and their rows differ.
+    - The type of a delete, if the last change is the pre-image of an update (the row before the
+      update). Such an update has changed the key, so the old key is deleted.
     """
     from pyspark.sql import functions as F
 
     tied = ~F.col(_BAD) & ~F.col(_SAME)
     known = F.when(tied, F.lit(TIED))
     if log.preimages:
-        # If the pre-image of an update is the last change of its key, the update has changed the
-        # key. So the old key gets a tombstone. (Flink's upsert-kafka does the same.)
+        # The old key gets a tombstone. (Flink's upsert-kafka does the same.)
         known = known.when(type_.isin(*log.preimages), F.lit(log.deletes[0]))
     return known.otherwise(type_)
 
