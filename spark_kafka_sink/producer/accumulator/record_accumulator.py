@@ -336,9 +336,13 @@ class RecordAccumulator:
         return bool(self.queues.closed_heads) or bool(self.queues.open)
 
     def set_writer_waiting_since(self, since_ms: int | None) -> bool:
-        """Stores whether the thread that writes columns waits for its next rows. During the wait,
-        linger.ms is counted from ``since_ms`` (monotonic ms). None means that the thread does not
-        wait. Returns True if there is an open batch.
+        """Begins or ends a wait for further rows, in the thread that writes columns.
+
+        * A time ``since_ms`` (monotonic ms) begins a wait. linger.ms is counted from this time.
+          When it is over, all open batches are sent, even if they are not full.
+        * None ends the wait. linger.ms is no longer counted.
+
+        Returns True if there is an open batch.
         """
         self.writer_waiting_since = since_ms
         return bool(self.queues.open)
