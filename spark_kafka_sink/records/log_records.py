@@ -171,14 +171,16 @@ def read_batches(
     * ``mention``: a byte string that every wanted key contains. A batch without this string is
       yielded without records.
     * ``max_kept``: the approximate limit in bytes for the wanted records of a batch. A record
-      beyond this limit counts as unreadable.
+      beyond this limit counts as one that can't be read.
 
-    No content of the log raises an error: a batch that can't be read is yielded with
-    ``unreadable``. The iteration ends after a batch with an impossible length or with overlapping
-    offsets. Raises IllegalStateError if ``fetched`` has an error code.
+    No content of the log raises an error. If a batch, or one of its records, can't be read, the
+    batch is yielded with the reason in ``unreadable``. The iteration ends after a batch with an
+    impossible length or with overlapping offsets. Raises IllegalStateError if ``fetched`` has an
+    error code.
 
     The reading of a batch stops after :data:`MOST_WALKED` bytes or :data:`MOST_RECORDS` records, so
-    it takes less than a second. Later records of this batch are left out, without ``unreadable``.
+    it takes less than a second. The later records of the batch are left out. This is no error, so
+    ``unreadable`` is None.
     """
     if fetched.error is not ErrorCode.NONE:
         raise IllegalStateError(f"a fetch that failed with {fetched.error.name} has no records")

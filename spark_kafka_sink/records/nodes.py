@@ -126,10 +126,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a :class:`Record`. ``index`` is the index of the field's column in the struct.
+    """A field of a :class:`Record`.
 
-    ``value`` is the column's encoding. If ``value`` is bytes, every row gets these bytes. An
-    example is the default of a field without a column.
+    * ``index``: the index of the field's column in the struct. -1 if the field has no column.
+    * ``value``: the encoding of the column. If the field has no column, the encoded default of the
+      field, as bytes.
     """
 
     name: str
