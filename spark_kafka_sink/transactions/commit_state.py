@@ -83,8 +83,9 @@ class NewerStateError(CommitLogError):
 
 
 class NoLeaderError(CommitError):
-    """A batch could not be decided, because a partition of its transactions has no leader. Nothing
-    is decided or aborted. A later attempt may succeed.
+    """A batch was not committed, because a partition of its transactions, or the partition of the
+    commit log, has no leader. None of its transactions was committed or aborted. A later attempt
+    may succeed.
     """
 
 
@@ -171,14 +172,15 @@ class Part:
     """One write of a block (``spark_kafka_sink.transaction``), as the state of the key records it.
     All writes of a block are committed together, as one batch.
 
-    * ``transactions``: the prepared transactions of the write. Always empty if the batch is already
-      done.
-    * ``payload``: the number and the size of the write's rows. If the batch is already done, this
-      payload is compared with the payloads of the done batch.
+    * ``transactions``: the prepared transactions of the write.
+    * ``payload``: the number and the size of the write's rows.
     * ``name``: the unique name of the commit that has recorded this write. If this commit is tried
       again, it finds its record by this name, and does not record the write twice.
     * ``letters``: the number of dead letters, and the number of rows that the write received. Both
       are 0 if dead letters are off.
+
+    If the block is run again after its batch was committed, ``transactions`` is empty, and
+    ``payload`` is compared with the payloads of the committed batch.
     """
 
     transactions: tuple[PreparedTransaction, ...]

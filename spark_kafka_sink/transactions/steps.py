@@ -534,8 +534,11 @@ def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) ->
     has read ``state``.
 
     The new view keeps the facts of ``before`` that do not depend on the state, such as the time
-    limit. All other facts are dropped. If ``state`` has the decision that this commit has tried to
-    write (``before.tried``), the new view shows the decision as written (``decided``).
+    limit. All other facts are dropped.
+
+    ``before.tried`` is the decision that a commit has written, or may have written. If ``state``
+    contains this decision, the write has succeeded, and the new view has the decision in the field
+    ``decided``.
     """
     found, tried = state.decision, before.tried
     is_ours = found is not None and tried is not None and set(found.ids) == set(tried.ids)

@@ -269,8 +269,8 @@ PLANNING: Final = (
 
 
 def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
-    """If a job without txnAppId has no rows, the commit succeeds, and nothing is written to the
-    log: such a job is never repeated.
+    """If a job without txnAppId has no rows, the commit succeeds. Nothing is written to the log,
+    because such a job is never repeated.
     """
     is_once = goal.owner.numbering is Numbering.ONCE
     return Return(Commit.EMPTY) if is_once and not goal.batch.transactions else None
