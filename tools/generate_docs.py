@@ -433,8 +433,9 @@ def _key_rules() -> Iterator[str]:
     yield row("`RoundRobinPartitioner`", *["every partition with a leader in turn"] * 3, "none")
     yield ""
     yield paragraph(
-        "If a topic has N partitions, `iceberg_bucket` writes the keys of bucket i of Iceberg's",
-        "`bucket[N]` to partition i. Iceberg has no bucket for null. `murmur3` and",
+        "Iceberg's transform `bucket[N]` gives each key a bucket. If the topic has N partitions,",
+        "`iceberg_bucket` chooses the partition with the number of this bucket. Iceberg has no",
+        "bucket for null. `murmur3` and",
         "`iceberg_bucket` are two names of the same partitioner.",
     )
     yield ""
