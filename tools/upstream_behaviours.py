@@ -38,18 +38,21 @@ TransactionManagerTest#testSequenceNumberOverflow DefaultRecordBatchTest#testInc
 DefaultRecordBatchTest#testInvalidCrc DefaultRecordBatchTest#testInvalidRecordSize
 DefaultRecordBatchTest#testInvalidRecordCountTooManyNonCompressedV2
   a batch is refused if its checksum or count is wrong, or if it is shorter than its header
-DefaultRecordTest#testNullHeaderKey DefaultRecordTest#testInvalidHeaderKey
-DefaultRecordTest#testInvalidHeaderValue DefaultRecordTest#testInvalidValueSize
-  a header's key may not be null, a header's value may be null; a size past the end is refused
+DefaultRecordTest#testNullHeaderKey
+  a header's key may not be null; a header's value may be null
+DefaultRecordTest#testInvalidHeaderKey DefaultRecordTest#testInvalidHeaderValue
+DefaultRecordTest#testInvalidValueSize
+  a record is refused if the size of a field goes past the record's end
 MemoryRecordsBuilderTest#testWriteTransactionalWithInvalidPID
 MemoryRecordsBuilderTest#testWriteIdempotentWithInvalidEpoch
 MemoryRecordsBuilderTest#testWriteIdempotentWithInvalidBaseSequence
   producer fields that contradict each other are refused
 MemoryRecordsBuilderTest#buildUsingCreateTime
-  the maximal timestamp is the largest, not the last; a timestamp before 1970 is refused
-MemoryRecordsBuilderTest#shouldThrowIllegalStateExceptionOnAppendWhenClosed
+  a batch's max timestamp is the largest timestamp of its records; a time before 1970 is refused
 MemoryRecordsBuilderTest#testWriteEmptyRecordSet
-  no rows encode to no bytes; a closed batch takes no more rows
+  an empty input produces no bytes
+MemoryRecordsBuilderTest#shouldThrowIllegalStateExceptionOnAppendWhenClosed
+  a closed batch takes no more rows
 MemoryRecordsBuilderTest#testSmallWriteLimit MemoryRecordsBuilderTest#writePastLimit
   the first record always fits; further records fit while there is room
 CompressionRatioEstimatorTest#testUpdateEstimation MemoryRecordsBuilderTest#testEstimatedSizeInBytes
@@ -59,19 +62,22 @@ KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig
 KafkaProducerTest#testAcksAndIdempotenceForIdempotentProducers
 KafkaProducerTest#testRetriesAndIdempotenceForIdempotentProducers
 KafkaProducerTest#testInflightRequestsAndIdempotenceForIdempotentProducers
-  options that contradict each other have Java's error or warning
+  options that contradict each other cause an error or a warning
 KafkaProducerTest#testMetadataTimeoutWithMissingTopic
 KafkaProducerTest#testMetadataTimeoutWithPartitionOutOfRange
-  an unknown topic or partition blocks for max.block.ms; the error has the brokers' reason
+  send waits up to max.block.ms for an unknown topic or partition; the error of send has the
+  brokers' reason
 KafkaProducerTest#testSendToInvalidTopic
   outside of a transaction, an invalid topic name fails only its own record
 KafkaProducer#doSend
   the wait for metadata and the wait for memory together last at most max.block.ms
 KafkaProducerTest#testCommitTransactionWithRecordTooLargeException
 KafkaProducerTest#testCommitTransactionWithMetadataTimeoutForMissingTopic
-  after a record that can't be sent, its transaction can only be aborted
-KafkaProducerTest#testPartitionAddedToTransaction KafkaProducerTest#testHeaders
-  a partition joins the transaction after the append; headers can't be changed later
+  if a record can't be sent, its transaction can only be aborted
+KafkaProducerTest#testPartitionAddedToTransaction
+  a partition joins the transaction only after a record was appended to one of its batches
+KafkaProducerTest#testHeaders
+  the headers of a record can't be changed after send
 # BufferPool
 BufferPoolTest#testSimple
   released memory is used again
@@ -80,14 +86,17 @@ BufferPoolTest#testCantAllocateMoreMemoryThanWeHave
 BufferPoolTest#testDelayedAllocation
   a waiting thread collects the memory that other threads release, piece by piece
 BufferPoolTest#testBlockTimeout BufferPoolTest#testCleanupMemoryAvailabilityWaiterOnBlockTimeout
-  a wait ends in time, leaves the queue, and releases the memory that it has collected
+  a thread that times out leaves the queue and releases the memory that it has collected
 BufferPoolTest#testCleanupMemoryAvailabilityWaiterOnInterruption
-  an interrupted wait releases everything
+  a thread that is interrupted leaves the queue and releases the memory that it has collected
 BufferPool#allocate
   the thread that has waited longest gets memory first
 BufferPoolTest#testCloseNotifyWaiters BufferPoolTest#testCloseAllocations
-BufferPoolTest#testLargeAvailableMemory BufferPoolTest#testStressfulSituation
-  close wakes all waiting threads; totals may be large; many threads leave the total unchanged
+  close wakes all waiting threads; a closed pool refuses further requests
+BufferPoolTest#testLargeAvailableMemory
+  the pool may be larger than 2 GiB
+BufferPoolTest#testStressfulSituation
+  after many threads have requested and released memory, the whole pool is free again
 # RecordAccumulator
 RecordAccumulatorTest#testFull
   a full batch is sent before linger.ms is over
@@ -102,11 +111,12 @@ RecordAccumulator#drainBatchesForOneNode
 RecordAccumulatorTest#testPartialDrain
   a drain ends at the size limit of a request; a single larger batch is taken alone
 RecordAccumulatorTest#testDrainBatches
-  the next drain begins at the partition after the last one
+  the next drain begins after the partition that was drained last
 RecordAccumulatorTest#testMutedPartitions
   a muted partition is neither ready nor drained
 RecordAccumulatorTest#testFlush RecordAccumulatorTest#testRecordsDrainedWhenTransactionCompleting
-  waiting threads, flush, close and the end of a transaction make every batch ready
+  every batch is ready while a thread waits for memory, during flush, during close, and at the end
+  of a transaction
 RecordAccumulatorTest#testRetryBackoff RecordAccumulatorTest#testExponentialRetryBackoff
   the backoff of a retry counts from its last attempt and delays no other partition
 RecordAccumulatorTest#testExponentialRetryBackoffLeaderChange
@@ -118,20 +128,23 @@ RecordAccumulatorTest#testExpiredBatches RecordAccumulatorTest#testExpiredBatchS
 SenderTest#testExpiredBatchesInMultiplePartitions
   batches expire at delivery.timeout.ms, the oldest first
 RecordAccumulatorTest#testSoonToExpireBatchesArePickedUpForExpiry
-  the poll lasts at most until the next expiry
+  a poll of the network lasts at most until the next batch expires
 RecordAccumulatorTest#testSplitAndReenqueue ProducerBatchTest#testSplitPreservesHeaders
 ProducerBatchTest#testSplitPreservesMagicAndCompressionType
-  a split keeps age, headers, codec and futures; its batches go to the head of the queue in order
+  the parts of a split batch keep its age, headers, codec and futures; the parts go to the head of
+  the queue in order
 RecordAccumulatorTest#testSplitBatchOffAccumulator
   a batch can be split down to single records
 RecordAccumulatorTest#testSplitFrequency
   few batches are split if the compressibility of records is mixed
 RecordAccumulatorTest#testAwaitFlushComplete
   flush waits for all batches that exist, and for the batches that they are split into
-RecordAccumulatorTest#testAbortIncompleteBatches RecordAccumulatorTest#testAbortUnsentBatches
-  abort fails all batches, or all undrained batches, and releases their memory
+RecordAccumulatorTest#testAbortIncompleteBatches
+  after a fatal error or a forced close, all batches fail and their memory is released
+RecordAccumulatorTest#testAbortUnsentBatches
+  an abort of the transaction fails only batches that were never sent, and releases their memory
 RecordAccumulator#ready
-  a partition with data and without a leader requests metadata
+  if a partition has data but no leader, metadata is requested
 RecordAccumulatorTest#testStressfulSituation
   many writers with little memory lose no record
 RecordAccumulatorTest#testBuiltInPartitionerFractionalBatches
@@ -143,16 +156,16 @@ ProducerBatchTest#testBatchCannotAbortTwice
 ProducerBatchTest#testCompleteExceptionallyWithRecordErrors
   the error of a single record reaches its future
 ProducerBatchTest#testBatchExpiration ProducerBatchTest#testBatchExpirationAfterReenqueue
-  a clock that goes back expires no batch
+  if the clock goes back, no batch expires
 ProducerBatchTest#testWithLeaderChangesAcrossRetries
-  a change of the leader counts only for the next retry of a batch
+  after a change of the leader, only the next retry of a batch is sent without a backoff
 # Partitioner
 BuiltInPartitionerTest#testStickyPartitioning
   the sticky partition changes after enough bytes
 BuiltInPartitionerTest#unavailablePartitionsTest
   partitions without a leader are chosen only if no partition has a leader
 BuiltInPartitionerTest#adaptivePartitionsTest
-  the lengths of the queues determine the frequencies of partitions
+  a partition with a longer queue is chosen less often
 RecordAccumulatorTest#testAdaptiveBuiltInPartitioner
   a node that accepts no data for too long is left out
 BuiltInPartitioner#nextPartition
@@ -176,7 +189,7 @@ SenderTest#testCorrectHandlingOfOutOfOrderResponses
 SenderTest#testCorrectHandlingOfOutOfOrderResponsesWhenSecondSucceeds
   the acknowledgement of a later batch completes an earlier batch that waits for its retry
 SenderTest#testCorrectHandlingOfDuplicateSequenceError
-  a duplicate counts as a success
+  DUPLICATE_SEQUENCE_NUMBER counts as a success
 SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached
 SenderTest#testTransactionalUnknownProducerHandlingWhenRetentionLimitReached
   after UNKNOWN_PRODUCER_ID, the batch fails and its transaction can only be aborted
@@ -191,15 +204,16 @@ SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequence
   after a batch has failed permanently, the sequences of the batches after it are rewritten
 SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived
 SenderTest#testEpochBumpOnOutOfOrderSequenceForNextBatch
-  after a sequence out of order, the producer gets a new epoch
+  after OUT_OF_ORDER_SEQUENCE_NUMBER, the producer gets a new epoch
 TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump
   while a failed partition waits for a new epoch, the other partitions continue
 SenderTest#testIdempotentSplitBatchAndSend SenderTest#testTransactionalSplitBatchAndSend
-  a too large batch with several records becomes two batches with the same sequences
+  a too large batch with several records is split in two; each record keeps its sequence number
 SenderTest#testTooLargeBatchesAreSafelyRemoved
+  a too large batch with one record fails
 SenderTest#testExpiredBatchDoesNotSplitOnMessageTooLargeError
 SenderTest#testExpiredBatchDoesNotRetry
-  a too large batch with one record fails, and so does a too old batch
+  a batch that fails after delivery.timeout.ms is neither split nor sent again
 SenderTest#testInflightBatchesExpireOnDeliveryTimeout SenderTest#testNoDoubleDeallocation
   a batch that expires in flight releases its memory when its response comes
 SenderTest#testWhenFirstBatchExpireNoSendSecondBatchIfGuaranteeOrder
@@ -209,13 +223,13 @@ SenderTest#testWhenProduceResponseReturnsWithALeaderShipChangeErrorButNoNewLeade
   a hint of the new leader is used immediately; without a hint, metadata is requested
 SenderTest#testRecordErrorPropagatedToApplication SenderTest#testDefaultErrorMessage
 SenderTest#testCustomErrorMessage
-  an error reaches each record with its message
+  each record of a failed batch gets the error and the error's message
 SenderTest#testCanRetryWithoutIdempotence
-  without idempotence a failed batch fails alone
+  without idempotence, a failed batch does not fail other batches
 SenderTest#testCancelInFlightRequestAfterFatalError
 SenderTest#testUnsupportedVersionInProduceRequest
 SenderTest#testClusterAuthorizationExceptionInProduceRequest
-  after a fatal error no further request is sent
+  after a fatal error, no further request is sent
 SenderTest#testAwaitPendingRecordsBeforeCommittingTransaction
 SenderTest#testRecordsFlushedImmediatelyOnTransactionCompletion
   commit sends all records first and then ends the transaction
@@ -225,9 +239,9 @@ SenderTest#testTransactionalRequestsSentOnShutdown
 SenderTest#testSenderShouldCloseWhenTransactionManagerInErrorState
 SenderTest#testSenderShutdownWithPendingTransactions
 KafkaProducerTest#testCloseIsForcedOnPendingFindCoordinator
-  close sends all records and aborts a transaction; a forced close can't hang
+  close sends all records, then aborts the open transaction; a forced close can't hang
 SenderTest#testDoNotPollWhenNoRequestSent
-  while a batch waits, the sender's loop sleeps in one poll in each round
+  while no request can be sent, the sender sleeps in a poll; it runs no busy loop
 # TransactionManager
 TransactionManagerTest#testBasicTransaction
   requests are sent in order, one at a time
@@ -237,7 +251,7 @@ TransactionManagerTest#testInitializeTransactionsTwiceRaisesError
   send before init or begin is refused, and so is a second init
 TransactionManagerTest#testMaybeAddPartitionToTransaction
 TransactionManagerTest#testNoDrainWhenPartitionsPending
-  with TV1, a partition is drained after AddPartitionsToTxn
+  with TV1, a partition is drained only after AddPartitionsToTxn
 TransactionManagerTest#testTransactionManagerEnablesV2
   with TV2, the producer sends Produce 12 and EndTxn 5, and no AddPartitionsToTxn
 TransactionManager#nextRequest
@@ -251,7 +265,7 @@ TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffWhenParti
   after CONCURRENT_TRANSACTIONS, the first partitions are retried sooner than later partitions
 TransactionManagerTest#testRetriableErrors TransactionManagerTest#testCoordinatorNotAvailable
 TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffForRegularRetriableError
-  after any other retriable error, a request is repeated after retry.backoff.ms
+  after a retriable error other than CONCURRENT_TRANSACTIONS, a retry waits for retry.backoff.ms
 TransactionManagerTest#testLookupCoordinatorOnDisconnectAfterSend
 TransactionManagerTest#testLookupCoordinatorOnDisconnectBeforeSend
 TransactionManagerTest#testLookupCoordinatorOnNotCoordinatorError
@@ -266,14 +280,16 @@ TransactionManagerTest#testInvalidProducerEpochConvertToProducerFencedInEndTxn
   fencing is fatal for a producer
 TransactionManagerTest#testInvalidProducerEpochFromProduce
 SenderTest#testInvalidTxnStateIsAnAbortableError
-  an old epoch or a wrong state in a Produce response is abortable
+  INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE in a Produce response are abortable errors
 TransactionManagerTest#testInvalidTxnStateInAddPartitions
 TransactionManagerTest#testTransactionalIdAuthorizationFailureInAddPartitions
-  a wrong state, or no right to the id, in AddPartitionsToTxn or EndTxn is fatal
+  INVALID_TXN_STATE and TRANSACTIONAL_ID_AUTHORIZATION_FAILED are fatal in responses to
+  AddPartitionsToTxn and EndTxn
 TransactionManagerTest#testTransactionalIdAuthorizationFailureInInitProducerId
-  no right to the id in InitProducerId is not fatal, because the right may be granted
+  after TRANSACTIONAL_ID_AUTHORIZATION_FAILED in an InitProducerId response, initTransactions can
+  be called again, because the right may have been granted
 TransactionManagerTest#testUnsupportedFindCoordinator
-  a request without a common version is fatal
+  if client and broker have no common version of a request, the error is fatal
 TransactionManagerTest#testTopicAuthorizationFailureInAddPartitions
 TransactionManagerTest#shouldNotSendAbortTxnRequestWhenOnlyAddPartitionsRequestFailed
   without the right to write to a topic, the transaction can only be aborted
@@ -300,7 +316,8 @@ TransactionManagerTest#testRetryAbortTransactionAfterTimeout
 TransactionManagerTest#testRetryAbortTransactionAfterCommitTimeout
 TransactionManagerTest#testRetryCommitTransactionAfterAbortTimeout
 TransactionManagerTest#testRetryInitTransactionsAfterTimeout
-  a commit or abort that timed out may be repeated, but not replaced by its opposite
+  a call of init, commit or abort that timed out may be repeated; a commit that timed out can't be
+  replaced by an abort, or an abort by a commit
 TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry
 TransactionManagerTest#testDropCommitOnBatchExpiry
 TransactionManagerTest#testTransitionToFatalErrorWhenRetriedBatchIsExpired
@@ -311,19 +328,22 @@ TransactionManager#maybeUpdateTransactionV2Enabled
   if a cluster changes to TV2, an open transaction ends in TV1, and the next begins in TV2
 TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal
 TransactionManagerTest#testForegroundInvalidStateTransitionIsRecoverable
-  an illegal state transition is fatal on the network thread, and an error on the caller's thread
+  an illegal state transition is fatal on the network thread; on the caller's thread, only the
+  call fails
 # The transaction coordinator, and the producer's requests to it
 TransactionCoordinatorTest#shouldReturnOkOnEndTxnWhenStatusIsCompleteCommitAndResultIsCommit
 TransactionCoordinatorTest#shouldAbortExpiredTransactionsInOngoingStateAndBumpEpoch
 TransactionCoordinatorTest#shouldUseLastEpochToFenceWhenEpochsAreExhausted
-  in the tests' fake broker, EndTxn, its retries, timeouts and fencing end as in a real broker
+  the fake broker of the tests responds like a real broker to EndTxn, to a repeated EndTxn, and to
+  a producer that is fenced or whose transaction has timed out
 TransactionManagerTest#testHasOngoingTransactionSuccessfulCommit
 TransactionManagerTest#testHasOngoingTransactionAbortableError
-  a transaction is ongoing from its begin to the response to its end, even after an abortable error
+  a transaction is ongoing from beginTransaction until the response to EndTxn; an abortable error
+  does not end the transaction
 SenderTest#testAbortTransactionAndReuseSequenceNumberOnError
   after an abort, the next transaction begins at sequence 0
 KafkaProducerTest#testCommitTransactionWithSendToInvalidTopic
-  after a record for an invalid topic, its transaction can only be aborted
+  after send to an invalid topic, the transaction can only be aborted
 # Network
 NetworkClientTest#testSendToUnreadyNode
   no request is sent to a node that is not ready
@@ -335,14 +355,16 @@ NetworkClientTest#testConnectionDoesNotRemainStuckInCheckingApiVersionsStateIfCh
 NetworkClientTest#testConnectionSetupTimeout
   a connection that never becomes ready is closed
 NetworkClientTest#testRequestTimeout NetworkClientTest#testDisconnectWithMultipleInFlights
-  a request's timeout closes its connection and fails all its requests in order
+  a request that times out closes its connection; all requests of this connection fail, in the
+  order in which they were sent
 NetworkClientTest#testConnectionThrottling ClusterConnectionStatesTest#testThrottled
   a throttled node gets no request until the throttle time is over
 NetworkClientTest#testClose
   if the connection of one node is closed, the connections of other nodes stay open
 NetworkClientTest#testLeastLoadedNode
 NetworkClientTest#testLeastLoadedNodeProvideDisconnectedNodesPrioritizedByLastConnectionTimestamp
-  the least loaded node is an idle node, or otherwise the node with the fewest requests in flight
+  the least loaded node is an idle node; if no node is idle, it is the node with the fewest requests
+  in flight
 ClusterConnectionStatesTest#testExponentialReconnectBackoff
 ClusterConnectionStatesTest#testMaxReconnectBackoff
 ClusterConnectionStatesTest#testExponentialConnectionSetupTimeout
@@ -356,52 +378,68 @@ ClusterConnectionStatesTest#testAuthorizationFailed
 NetworkClientTest#testRebootstrap
   each cause of a rebootstrap makes the client use the bootstrap servers again
 NetworkClientTest#testUnsupportedVersionDuringInternalMetadataRequest
+  if client and broker have no common version of a request, the request fails and is not sent
 NetworkClientTest#testCorrelationId
-  without a common version no request is sent; correlation ids avoid the ids of SASL
+  correlation ids stay below the ids that are reserved for SASL
 # Metadata
 MetadataTest#testUpdateLastEpoch MetadataTest#testEpochUpdateOnChangedTopicIds
 MetadataTest#testRejectOldMetadata MetadataTest#testEpochUpdateAfterTopicDeletion
 MetadataTest#testMetadataMergeOnIdDowngrade MetadataTest#testNoEpoch
-  leader epochs never go back, except for a new topic id
+  a partition's leader epoch never goes back, unless the topic has a new id
 ProducerMetadataTest#testMetadataPartialUpdate ProducerMetadataTest#testRequestUpdateForTopic
 MetadataTest#testPartialMetadataUpdate
   after a partial or outdated response, a full response is still requested
-MetadataTest#testTimeToNextUpdate ProducerMetadataTest#testMetadataEquivalentResponsesBackoff
-ProducerMetadataTest#testTopicExpiry MetadataTest#testFailedUpdate
-MetadataTest#testTimeToNextUpdateRetryBackoff
+MetadataTest#testTimeToNextUpdate
+  metadata is requested again after metadata.max.age.ms
+ProducerMetadataTest#testMetadataEquivalentResponsesBackoff
+  while the responses bring no change, the backoff before the next request grows
+MetadataTest#testFailedUpdate MetadataTest#testTimeToNextUpdateRetryBackoff
 ProducerMetadataTest#testTimeToNextUpdateOverwriteBackoff
-  failed and equivalent responses cause a backoff; old metadata are refreshed, idle topics dropped
-MetadataTest#testTopicMetadataOnUpdatePartitionLeadership MetadataTest#testMetadataTopicErrors
-MetadataTest#testInvalidTopicError MetadataTest#testTopicAuthorizationError
-  an outdated hint of a leader is ignored; a topic's error reaches only records for that topic
+  a failed update causes a backoff; a new topic is requested without a backoff
+ProducerMetadataTest#testTopicExpiry
+  a topic that was not used for metadata.max.idle.ms is dropped
+MetadataTest#testTopicMetadataOnUpdatePartitionLeadership
+  an outdated hint of a leader is ignored
+MetadataTest#testMetadataTopicErrors MetadataTest#testInvalidTopicError
+MetadataTest#testTopicAuthorizationError
+  a topic's error reaches only records for that topic
 ProducerMetadataTest#testMetadataWaitAbortedOnFatalException
 ProducerMetadataTest#testMetadataAwaitAfterClose
 KafkaProducerTest#testCloseWhenWaitingForMetadataUpdate
-  a permanent failure ends every wait, and so does a close
+  a permanent failure ends every wait for metadata; a close also ends every wait
 MetadataTest#testClusterListenerGetsNotifiedOfUpdate
   listeners get the cluster's id
 # Selector
-SelectorTest#testCantSendWithInProgress SelectorTest#testLargeMessageSequence
-SelectorTest#testSendLargeRequest SelectorTest#testEmptyRequest
-  a channel has one send at a time, and one response in a poll; messages of any size arrive whole
+SelectorTest#testCantSendWithInProgress
+  a channel has only one send at a time; a poll returns at most one response of a channel
+SelectorTest#testLargeMessageSequence SelectorTest#testSendLargeRequest
+SelectorTest#testEmptyRequest
+  large and empty messages arrive whole
 SelectorTest#testCloseOldestConnection SelectorTest#testIdleExpiryWithoutReadyKeys
   idle connections are closed, the oldest first
-SelectorTest#testServerDisconnect SelectorTest#testConnectionRefused
+SelectorTest#testServerDisconnect
+  responses that arrived before a disconnect are returned
+SelectorTest#testConnectionRefused
+  a connection that is refused is reported as a disconnect
 SelectorTest#testExistingConnectionId
-  responses that arrived before a disconnect are returned; a second connection to a node is refused
+  a second connection to a node is refused
 """
 
 
-def _parsed(text: str) -> dict[str, list[tuple[str, ...]]]:
+def _parsed(described: str) -> dict[str, list[tuple[str, ...]]]:
     """The behaviours of each group: the description, then the names."""
     groups: dict[str, list[tuple[str, ...]]] = {}
     behaviours: list[tuple[str, ...]] = []
     names: list[str] = []
-    for line in text.strip().splitlines():
+    for line in described.strip().splitlines():
         if line.startswith("# "):
             behaviours = groups.setdefault(line[2:], [])
         elif line.startswith("  "):
-            behaviours.append((line.strip(), *names))
+            if names:
+                behaviours.append((line.strip(), *names))
+            else:  # a second line of the description
+                text, *rest = behaviours.pop()
+                behaviours.append((f"{text} {line.strip()}", *rest))
             names = []
         else:
             names += line.split()

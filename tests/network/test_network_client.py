@@ -63,7 +63,7 @@ def test_metadata_without_a_common_version_fails_its_waiters() -> None:
 
 
 def test_correlation_ids_stay_below_the_range_of_sasl() -> None:
-    """NetworkClientTest#testUnsupportedVersionDuringInternalMetadataRequest."""
+    """NetworkClientTest#testCorrelationId."""
     world = NetworkClientHarness()
     world.client._correlation_id = MIN_RESERVED_CORRELATION_ID - 2
     ids = [world.client.new_client_request(1, Ask(), 0).correlation_id for _ in range(4)]

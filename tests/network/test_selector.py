@@ -84,7 +84,7 @@ def test_only_one_send_at_a_time_for_each_channel() -> None:
 
 
 def test_a_send_of_ten_times_the_buffers_arrives_whole() -> None:
-    """SelectorTest#testCantSendWithInProgress."""
+    """SelectorTest#testSendLargeRequest."""
     rng = random.Random(7)
     pieces = [rng.randbytes(rng.choice([1, 100, 70_001, 256_000])) for _ in range(40)]
     pieces[3:3] = [b"", b""]
@@ -115,7 +115,7 @@ def test_a_run_of_empty_buffers_does_not_end_a_send() -> None:
 
 
 def test_empty_buffers_complete_and_a_wrong_size_is_an_error() -> None:
-    """SelectorTest#testCantSendWithInProgress."""
+    """SelectorTest#testEmptyRequest."""
     with LoopbackServer() as server, Driver() as driver:
         driver.connect(1, server.address)
         driver.selector.send(NetworkSend(1, [b"", b""], 0))
@@ -230,7 +230,7 @@ def test_a_send_without_a_connection_is_an_error() -> None:
 
 
 def test_a_refused_connection_says_who_refused_and_why() -> None:
-    """SelectorTest#testServerDisconnect."""
+    """SelectorTest#testConnectionRefused."""
     with LoopbackServer() as server:
         address = server.address
     with Driver() as driver:
@@ -270,7 +270,7 @@ def test_an_instant_connection_is_reported_by_the_next_poll(
 
 
 def test_a_second_connection_to_a_node_is_refused() -> None:
-    """SelectorTest#testServerDisconnect."""
+    """SelectorTest#testExistingConnectionId."""
     with LoopbackServer() as server, Driver() as driver:
         driver.connect(1, server.address)
         with pytest.raises(IllegalStateError, match="already a connection to node 1"):

@@ -187,7 +187,7 @@ def test_close_wakes_all_who_wait_and_refuses_further_ones():
 
 
 def test_a_total_beyond_two_gib_does_not_overflow():
-    """BufferPoolTest#testCloseNotifyWaiters."""
+    """BufferPoolTest#testLargeAvailableMemory."""
     pool = BufferPool(2**33, FakeClock())
     pool.allocate(2**32 + 1, NEVER)
     assert pool.available == 2**33 - 2**32 - 1
@@ -204,7 +204,7 @@ def test_a_recount_never_waits_even_when_it_grows():
 
 
 def test_many_threads_end_with_all_memory_back():
-    """BufferPoolTest#testCloseNotifyWaiters (stress)."""
+    """BufferPoolTest#testStressfulSituation."""
     pool = BufferPool(1000, SystemClock())
 
     def work(seed: int) -> None:

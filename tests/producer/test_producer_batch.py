@@ -290,7 +290,7 @@ def test_without_sequences_too_the_pieces_go_in_order():
 
 
 def test_pieces_never_sent_alone_count_as_sent():
-    """RecordAccumulatorTest#testAbortIncompleteBatches: their sequences are taken, and what the
+    """RecordAccumulatorTest#testAbortUnsentBatches: their sequences are taken, and what the
     broker did with the whole is known to the sequences alone.
     """
     world = World(Sequences())

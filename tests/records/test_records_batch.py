@@ -209,7 +209,9 @@ HEAD = b"\x00\x00\x00\x01\x01"  # attributes, deltas 0, null key, null value
     ],
 )
 def test_a_record_that_is_not_whole_is_refused(section):
-    """DefaultRecordTest#testNullHeaderKey."""
+    """DefaultRecordTest#testNullHeaderKey, DefaultRecordTest#testInvalidHeaderKey,
+    DefaultRecordTest#testInvalidHeaderValue.
+    """
     with pytest.raises(InvalidRecordError):
         parse_records(section, 1, 0)
 

@@ -280,7 +280,7 @@ def test_a_record_above_max_request_size_names_row_and_option():
 
 
 def test_no_rows_encode_to_nothing():
-    """MemoryRecordsBuilderTest#shouldThrowIllegalStateExceptionOnAppendWhenClosed."""
+    """MemoryRecordsBuilderTest#testWriteEmptyRecordSet."""
     columns = RecordColumns(0, "t", value=pa.array([], pa.binary()))
     groups, slices = encode(columns, [])
     assert groups.tps == ()
