@@ -405,9 +405,10 @@ def _key_rules() -> Iterator[str]:
         *("Partitioner", "Null key", "Empty key", "Other keys", "The hash"),
         text=paragraph(
             "`kafka.partitioner.class` also accepts the names of librdkafka's partitioners, with",
-            "librdkafka's meaning. librdkafka's default is `consistent_random`. Four names in the",
-            "table are not librdkafka's: `murmur3`, `iceberg_bucket`, `iceberg_bucket_long`, and",
-            "the Java client's `RoundRobinPartitioner`. If a row names its partition, no",
+            "librdkafka's meaning. librdkafka's default is `consistent_random`. The table below",
+            "also has four names that librdkafka does not have: `murmur3`, `iceberg_bucket`,",
+            "`iceberg_bucket_long`, and Java's `RoundRobinPartitioner`. If a row names its",
+            "partition, no",
             "partitioner is used. `kafka.partitioner.ignore.keys` has an effect on the built-in",
             "partitioner only. A [notebook](notebooks/partitioner.md) compares kprod's partitions",
             "with Java's.",

@@ -46,7 +46,7 @@ DefaultRecordTest#testInvalidValueSize
 MemoryRecordsBuilderTest#testWriteTransactionalWithInvalidPID
 MemoryRecordsBuilderTest#testWriteIdempotentWithInvalidEpoch
 MemoryRecordsBuilderTest#testWriteIdempotentWithInvalidBaseSequence
-  producer fields that contradict each other are refused
+  a batch whose producer id, epoch and base sequence contradict each other is refused
 MemoryRecordsBuilderTest#buildUsingCreateTime
   a batch's max timestamp is the largest timestamp of its records; a time before 1970 is refused
 MemoryRecordsBuilderTest#testWriteEmptyRecordSet
@@ -103,17 +103,17 @@ RecordAccumulatorTest#testFull
 RecordAccumulatorTest#testLinger
   a batch is ready at linger.ms, and not before
 RecordAccumulatorTest#testNextReadyCheckDelay
-  the next check is due when the first batch has waited for its linger time or its backoff
+  the sender sleeps until the first batch may be sent: until its linger time or its backoff is over
 RecordAccumulatorTest#testAppendLargeNonCompressed RecordAccumulatorTest#testAppendLargeCompressed
   a record larger than batch.size gets its own batch
 RecordAccumulator#drainBatchesForOneNode
-  a drain takes at most one batch of a partition
+  each call of drain takes at most one batch of a partition
 RecordAccumulatorTest#testPartialDrain
   a drain ends at the size limit of a request; a single larger batch is taken alone
 RecordAccumulatorTest#testDrainBatches
   the next drain begins after the partition that was drained last
 RecordAccumulatorTest#testMutedPartitions
-  a muted partition is neither ready nor drained
+  no batch of a muted partition is sent (Java mutes a partition to keep the order of its batches)
 RecordAccumulatorTest#testFlush RecordAccumulatorTest#testRecordsDrainedWhenTransactionCompleting
   every batch is ready while a thread waits for memory, during flush, during close, and at the end
   of a transaction
@@ -148,7 +148,7 @@ RecordAccumulator#ready
 RecordAccumulatorTest#testStressfulSituation
   many writers with little memory lose no record
 RecordAccumulatorTest#testBuiltInPartitionerFractionalBatches
-  the sticky partitioner leaves no fractions of batches
+  when the sticky partitioner changes the partition, it leaves no small batch behind
 # ProducerBatch
 ProducerBatchTest#testBatchCannotCompleteTwice ProducerBatchTest#testBatchAbort
 ProducerBatchTest#testBatchCannotAbortTwice
@@ -262,7 +262,8 @@ TransactionManagerTest#testCommitTransactionWithUnsentProduceRequest
   EndTxn waits for all batches and for all AddPartitionsToTxn requests
 TransactionManagerTest#testAddPartitionToTransactionOverridesRetryBackoffForConcurrentTransactions
 TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffWhenPartitionsAlreadyAdded
-  after CONCURRENT_TRANSACTIONS, the first partitions are retried sooner than later partitions
+  after CONCURRENT_TRANSACTIONS, the first AddPartitionsToTxn of a transaction is sent again sooner
+  than a later one
 TransactionManagerTest#testRetriableErrors TransactionManagerTest#testCoordinatorNotAvailable
 TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffForRegularRetriableError
   after a retriable error other than CONCURRENT_TRANSACTIONS, a retry waits for retry.backoff.ms
@@ -467,7 +468,7 @@ def page_lines() -> Iterator[str]:
     yield "that check these behaviours of this package's Python producer. The tables' columns:"
     yield ""
     yield "* *Kafka*: the test of Kafka that checks the behaviour (`class#method`). If Kafka has no"
-    yield "  such test, the column names the method of the Java client."
+    yield "  such test, this column has the method of the Java client."
     yield "* *behaviour*: the behaviour of the Java producer."
     yield "* *shown by*: the tests of this package. The docstring of such a test contains the name"
     yield "  in the column *Kafka*. If the Python producer behaves differently, the column says"

@@ -231,7 +231,7 @@ SECURITY_OPTIONS = (
     *alike("ssl.protocol ssl.provider ssl.keymanager.algorithm ssl.trustmanager.algorithm"
            " ssl.secure.random.implementation", _T.STRING, Status.NO_MEANING, _JVM),
     Option("ssl.engine.factory.class", _T.CLASS, None, None, Status.LATER_REFUSED,
-           "set the ssl. options instead of the class"),
+           "set the options ssl.* instead of the class"),
     Option("sasl.mechanism", _T.STRING, None, one_of(*MECHANISMS, same=any_case, empty="")),
     Option("sasl.jaas.config", _T.PASSWORD, None),
     Option("sasl.username", _T.PASSWORD, None),

@@ -252,7 +252,7 @@ def _exactly_once() -> Iterator[str]:
     yield ""
     yield "* **The driver commits N transactions**: not a difference, because these commits exist only with exactly-once. The column has the shortest and the longest time in seconds. Each transaction had one row."
     yield "* **Job of 30 M rows**: the jobs per second with exactly-once, divided by the jobs per second with at-least-once. Below 1, exactly-once is slower. If the range in brackets includes 1, the measurement shows no difference. The two columns before are rounded, so their quotient differs from the ratio."
-    yield "* **Job of 1000 rows** and **micro-batch**: the additional time of exactly-once. This time is the median of the differences in each round. It can therefore differ from the difference of the two medians."
+    yield "* **Job of 1000 rows** and **micro-batch**: the additional time of exactly-once. Each round has one difference, and the table shows the median of these differences. It can differ from the difference of the two medians."
     yield ""
     yield "The brackets have the range over all rounds. *n* is the number of rounds. *p50* is the median time of the micro-batches."
     yield ""
