@@ -101,8 +101,10 @@ def _numbers(column: pa.Array) -> Int64s:
     elif plain and pa.types.is_timestamp(kind):
         made = column.view(pa.int64())
     else:
-        of = {"sort_keys": "ascending", "null_placement": "at_start", "tiebreaker": "dense"}
-        made = pc.rank(without_views(column), **of).cast(pa.int64())
+        # Ranks begin at 1, and null has the greatest rank. (pyarrow 25 deprecates the option that
+        # gives null another rank, and no other way to do this works with pyarrow 15 too.)
+        ranks = pc.rank(without_views(column), sort_keys="ascending", tiebreaker="dense")
+        made = pc.if_else(column.is_null(), 0, ranks.cast(pa.int64()))
     numbers: Int64s = made.to_numpy()
     return numbers
 
