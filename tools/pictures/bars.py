@@ -132,7 +132,7 @@ def page_lines() -> Iterator[str]:
         "",
         "* *defaults*: Spark's sink has its default options.",
         "* *tuned*: Spark's sink has a `batch.size` of 1 MiB and a `linger.ms` of 50 ms.",
-        "* *10 tasks*: the job has 10 tasks. The jobs of the other rows have 2 tasks. Two tasks run at the same time.",
+        "* *10 tasks*: the job has 10 tasks. The jobs of the other rows have 2 tasks. In all jobs, at most two tasks run at the same time.",
         "* *tune=True*: kprod was registered with `register(spark, tune=True)`, which makes [Spark's Arrow batches smaller](tuning.md#sparks-side).",
         "* *Unix socket*: Spark sends the rows to its Python workers over a Unix socket, and not over TCP.",
         "* *lz4*: both sinks have the option `kafka.compression.type=lz4`.",
@@ -156,7 +156,7 @@ def page_lines() -> Iterator[str]:
         "",
         "## By the number of partitions",
         "",
-        "A task needs CPU time for each partition that gets rows of an Arrow batch. If a task writes to thousands of partitions, a partition gets few rows of an Arrow batch, so each row costs more CPU time ([tuning](tuning.md#small-arrow-batches-many-partitions)).",
+        "For each Arrow batch, a task needs some CPU time for each partition, even if the partition gets only one row. So if a task writes to thousands of partitions, a row costs more CPU time ([tuning](tuning.md#small-arrow-batches-many-partitions)).",
         "",
         *_table(_engines(by_partitions=True)),
     )
@@ -252,7 +252,7 @@ def _exactly_once() -> Iterator[str]:
     yield ""
     yield "* **The driver commits N transactions**: not a difference, because these commits exist only with exactly-once. The column has the shortest and the longest time in seconds. Each transaction had one row."
     yield "* **Job of 30 M rows**: the jobs per second with exactly-once, divided by the jobs per second with at-least-once. Below 1, exactly-once is slower. If the range in brackets includes 1, the measurement shows no difference. The two columns before are rounded, so their quotient differs from the ratio."
-    yield "* **Job of 1000 rows** and **micro-batch**: the additional time of exactly-once. Each round has one difference, and the table shows the median of these differences. It can differ from the difference of the two medians."
+    yield "* **Job of 1000 rows** and **micro-batch**: the additional time of exactly-once. Each round has one difference, and the table shows the median of these differences. It may be another number than the difference of the two medians."
     yield ""
     yield "The brackets have the range over all rounds. *n* is the number of rounds. *p50* is the median time of the micro-batches."
     yield ""
