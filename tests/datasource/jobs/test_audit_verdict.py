@@ -149,8 +149,18 @@ def test_a_log_with_another_batch_in_a_place_of_ours_never_is(
         assert counted_out == claim.rows
         places = [sequences(data) for data in (before, changed)]
         assert places[0] == places[1]
-    same = sorted(data[17:] for data in log) == sorted(data[17:] for data in before)
+    same = [data[17:] for data in log] == [data[17:] for data in before]
     assert (verdict is AuditVerdict.COMPLETE) is same
+
+
+def test_two_batches_of_a_producer_in_the_wrong_order_are_not_complete() -> None:
+    """Their rows and their checksums are those of the claim. No broker stores them so."""
+    log = log_of([(1, 2), (1, 2)])
+    claim = claim_on(log)
+    assert claim is not None
+    found = counted(claim, [at(log[1], 0), at(log[0], 2)], 1_000)
+    assert (found.rows, found.checksum % 2**64) == (claim.rows, claim.checksum)
+    assert verdict_of(claims(claim), claim, found, SETTINGS)[0] is AuditVerdict.SURPLUS
 
 
 def test_retention_while_a_range_is_read_is_no_loss() -> None:
