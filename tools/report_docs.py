@@ -159,20 +159,24 @@ commit, so it does not contain the duration of the commit |
 | `prepared, to be decided with other writes` | is committed or aborted together with the \
 [`transaction` block](exactly-once.md#several-writes-one-decision). If the block is aborted, \
 consumers do not see the report |
-| `done before` | no report is written to the topic, because the report of the earlier run is in \
-the topic |
+| `done before` | no report is written to the topic: the report of the earlier run is there. A \
+report `no rows` of the earlier run can be missing, if its driver died |
 | `no rows`, `aborted`, `failed`, `unknown`, `partial` | is written without a transaction, so \
 consumers see it immediately |
 
 The topic gets a report of each write of a `transaction` block, also of a write without rows. In the
 topic, such a report has the outcome `committed`, because consumers see it only after the block is
 committed. At the other destinations, it has the outcome `prepared, to be decided with other
-writes`, and the end of the block has a report too.
+writes`, and the end of the block has a report too. If the block is aborted, the topic gets one
+report with the outcome `aborted`, and no report of its writes.
 
 !!! warning "A report may be in the topic twice"
-    A report that is written without a transaction may be duplicated. With exactly-once, reports of
-    committed batches have a transaction, and are not duplicated. Without exactly-once, any report
-    may be duplicated. All copies of a report have the same `reportId`.
+    A report that is written without a transaction may be duplicated. With exactly-once, a report
+    with the outcome `committed` has a transaction, and is not duplicated. Without exactly-once, any
+    report may be duplicated. All copies of a report have the same `reportId`.
+
+    If the commit has failed with the outcome `unknown`, and a later start finishes it, the topic
+    has two reports with the same `reportId`: `unknown` and `committed`. Then `committed` counts.
 
 **`reportListeners`**: your functions run in the Python process in which Spark commits the write.
 This is not the process of your session, so the functions have no Spark session. The next
@@ -204,7 +208,8 @@ client. `last_report` was not tested on Databricks. If `last_report` raises
 [`kprod audit`](audit.md) compares the figures of a report with the rows in the topics.
 
 If a report can't be written to a destination, the write continues, and a warning is logged
-([KP0703](errors.md#kp0703)).
+([KP0703](errors.md#kp0703)). Exception: a report for `reportTopic` that is committed with its batch
+is a part of the batch. If this report can't be written, the batch fails.
 
 ## Why a batch failed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from dataclasses import replace
 
@@ -99,6 +100,24 @@ def test_a_link_to_a_missing_report_is_an_error_and_no_endless_search(kept, tmp_
     (file,) = kept.iterdir()
     file.unlink()
     file.symlink_to(tmp_path / "missing")
+    with pytest.raises(UnusableFileError):
+        kept_reports.kept(QUERY)
+
+
+def test_a_report_in_a_closed_directory_is_an_error_and_no_endless_search(kept, monkeypatch):
+    """The directory may be listed, and its files may not be looked at."""
+    kept_reports.keep(report(1))
+    (file,) = kept.iterdir()
+
+    def refuse(path, *args, **options):
+        if str(path) == str(file):
+            raise PermissionError(13, "Permission denied")
+        return looked(path, *args, **options)
+
+    looked = os.lstat
+    file.unlink()
+    file.symlink_to(kept / "missing")
+    monkeypatch.setattr(os, "lstat", refuse)
     with pytest.raises(UnusableFileError):
         kept_reports.kept(QUERY)
 

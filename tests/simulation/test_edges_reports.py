@@ -38,6 +38,22 @@ def test_a_write_of_a_block_without_rows_has_a_report(scene: Scene) -> None:
     scene.ends_with(0)
 
 
+def test_an_aborted_block_has_one_report_and_its_writes_have_none(scene: Scene) -> None:
+    run = scene.run("driver")
+
+    def block() -> None:
+        with transaction("sinks", 0, **scene.options(reportTopic=REPORTS)) as t:
+            t.write(scene.frame(run, 0))
+            t.write(scene.frame(run, 100, rows=0))
+            raise ValueError("planned")
+
+    with pytest.raises(ValueError, match="planned"):
+        block()
+    assert reports(scene) == [(0, "aborted")]
+    assert scene.open_ids() == []
+    scene.ends_with()
+
+
 def test_a_micro_batch_with_offsets_and_without_rows_has_one_report(scene: Scene) -> None:
     checkpoints, run = Checkpoints(), scene.run("driver")
     scene.cluster.create_topic(SOURCE, 1)

@@ -117,6 +117,13 @@ class TransactionPlan:
         return self.context is not None and bool(self.context.token)
 
     @property
+    def aborts_block(self) -> bool:
+        """Whether this is the write without rows that aborts all writes of a ``transaction``
+        block.
+        """
+        return self.context is not None and self.context.abort
+
+    @property
     def counts_replays(self) -> bool:
         """Whether the tasks of a replay count their rows, so that the driver can compare them with
         the rows that were written. False if a digest of the source offsets already shows that the

@@ -99,7 +99,8 @@ class PlannedBatch:
                 self.plan.config,
             )
             raise
-        publish(after_commit(report, outcome, None, _since(begun)), self.plan.config)
+        stopped = _block_was_aborted() if outcome is WriteOutcome.ABORTED else None
+        publish(after_commit(report, outcome, stopped, _since(begun)), self.plan.config)
         freeze_modules()
 
     @property
@@ -148,6 +149,9 @@ class PlannedBatch:
             batch_id,
             None if topic is None else topic_record(report, topic),
         )
+        transactions = self.plan.transactions
+        if transactions is not None and transactions.aborts_block:
+            return WriteOutcome.ABORTED
         return WriteOutcome(commit.value)
 
     def _report_of_some(
@@ -298,6 +302,15 @@ class PlannedBatch:
             failure_of(report),
         )
         return None
+
+
+def _block_was_aborted() -> KafkaError:
+    """The error in the report of a write that has aborted its ``transaction`` block."""
+    return KafkaError(
+        "the transaction block was aborted",
+        hint="look for the exception that the code in the block has raised",
+        kind=Kind.TASK_STOPPED,
+    )
 
 
 def _since(begun: float) -> int:

@@ -81,11 +81,22 @@ def kept(query_id: str | None) -> str | None:
         try:
             return read_file(str(file), "the last report").decode()
         except UnusableFileError:
-            # (If the file is gone, another commit has replaced it by a newer one. A link to a
-            # missing file is not gone: the next glob would find it again, for ever.)
-            if os.path.lexists(file):
+            # (If the file is gone, another commit has replaced it by a newer one. In all other
+            # cases, the next glob would find the file again, for ever.)
+            if not _is_gone(file):
                 raise
     return None
+
+
+def _is_gone(file: Path) -> bool:
+    """Whether the file or symbolic link does not exist any more. False if this is not known."""
+    try:
+        os.lstat(file)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def known_application() -> tuple[str | None, str | None]:
