@@ -53,7 +53,7 @@ def test_each_option_has_a_text_and_each_text_an_option():
     assert tuple(texts.spark) == SPARK_OPTIONS
 
 
-def test_a_list_of_a_text_is_a_list_on_the_page_and_one_line_elsewhere(generator):
+def test_a_list_of_a_text_is_one_line_outside_of_the_page(generator):
     texts = option_texts()
     items = "\n- `1`: only the leader.\n- `0`: none.\n\nWith `1` or `0`, rows can be lost"
     assert items in texts.on_page["acks"]

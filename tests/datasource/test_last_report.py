@@ -104,7 +104,7 @@ def test_a_link_to_a_missing_report_is_an_error_and_no_endless_search(kept, tmp_
         kept_reports.kept(QUERY)
 
 
-def test_a_report_in_a_closed_directory_is_an_error_and_no_endless_search(kept, monkeypatch):
+def test_a_report_in_a_closed_directory_is_an_error(kept, monkeypatch):
     """The directory may be listed, and its files may not be looked at."""
     kept_reports.keep(report(1))
     (file,) = kept.iterdir()
@@ -122,7 +122,7 @@ def test_a_report_in_a_closed_directory_is_an_error_and_no_endless_search(kept, 
         kept_reports.kept(QUERY)
 
 
-def test_a_report_that_is_replaced_while_it_is_read_gives_the_newer_one(kept, monkeypatch):
+def test_a_report_that_is_replaced_while_it_is_read_is_read_anew(kept, monkeypatch):
     """A commit of the next micro-batch may come between the list of the files and the read."""
     kept_reports.keep(report(1))
 

@@ -205,7 +205,7 @@ def test_a_report_path_that_leads_nowhere_is_a_warning(secure_kafka, tmp_path):
     assert lacks(str(tmp_path)) == lacks(f"{tmp_path}/r.jsonl") == refused
 
 
-def test_only_topics_that_are_seen_without_the_right_to_write_are_forbidden(secure_kafka):
+def test_only_topics_that_are_seen_without_write_are_forbidden(secure_kafka):
     """A task with a dead letter queue makes letters of the rows that name these topics."""
     kafka = secure_kafka.kafka
     seen, written, hidden = (kafka.unique_topic(name) for name in ("seen", "written", "hidden"))

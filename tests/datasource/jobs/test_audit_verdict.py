@@ -153,7 +153,7 @@ def test_a_log_with_another_batch_in_a_place_of_ours_never_is(
     assert (verdict is AuditVerdict.COMPLETE) is same
 
 
-def test_two_batches_of_a_producer_in_the_wrong_order_are_not_complete() -> None:
+def test_two_batches_in_the_wrong_order_are_not_complete() -> None:
     """Their rows and their checksums are those of the claim. No broker stores them so."""
     log = log_of([(1, 2), (1, 2)])
     claim = claim_on(log)
