@@ -108,18 +108,19 @@ def test_a_report_in_a_closed_directory_is_an_error(kept, monkeypatch):
     """The directory may be listed, and its files may not be looked at."""
     kept_reports.keep(report(1))
     (file,) = kept.iterdir()
+    refused = []
 
     def refuse(path, *args, **options):
         if str(path) == str(file):
+            refused.append(path)
             raise PermissionError(13, "Permission denied")
-        return looked(path, *args, **options)
+        return opened(path, *args, **options)
 
-    looked = os.lstat
-    file.unlink()
-    file.symlink_to(kept / "missing")
-    monkeypatch.setattr(os, "lstat", refuse)
+    opened = os.open
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(UnusableFileError):
         kept_reports.kept(QUERY)
+    assert refused
 
 
 def test_a_report_that_is_replaced_while_it_is_read_is_read_anew(kept, monkeypatch):

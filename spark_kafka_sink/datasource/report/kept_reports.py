@@ -77,26 +77,17 @@ def kept(query_id: str | None) -> str | None:
     if query_id is not None and not _QUERY_ID.fullmatch(query_id):
         return None
     of = "*" if query_id is None else f"{query_id}{_BETWEEN}*"
+    unreadable = None
     while (file := max(there.glob(f"{of}.json"), key=_time, default=None)) is not None:
         try:
             return read_file(str(file), "the last report").decode()
         except UnusableFileError:
-            # (If the file is gone, another commit has replaced it by a newer one. In all other
-            # cases, the next glob would find the file again, for ever.)
-            if not _is_gone(file):
+            # (Another commit may have replaced the file by a newer one. Then the next glob finds
+            # the newer one. If it finds the same file again, this file can't be read.)
+            if file == unreadable:
                 raise
+            unreadable = file
     return None
-
-
-def _is_gone(file: Path) -> bool:
-    """Whether the file or symbolic link does not exist any more. False if this is not known."""
-    try:
-        os.lstat(file)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def known_application() -> tuple[str | None, str | None]:
