@@ -43,18 +43,19 @@ def page_lines() -> Iterator[str]:
         *("Code", "Name", "Number", "What happens"),
         text=_REACTIONS_EXPLAINED,
     )
-    for code in sorted(errors.CODES):
+    for code, info in sorted(errors.CODES.items()):
         yield row(
             _anchored(code.kp_code),
             f"`{code.name}`",
             str(int(code)),
-            _with_runbook(_reaction(code), code.kp_code),
+            _with_runbook(_REACTIONS[info.error_class], code.kp_code),
         )
 
 
 _REACTIONS_EXPLAINED = """\
 The last column shows what happens to a record batch if a broker returns this error for the batch:
 
+* *Success*: the batch is written. DUPLICATE_SEQUENCE_NUMBER means that the broker already has it.
 * *Retried*: the producer sends the batch again with growing pauses, until the batch is \
 acknowledged or kafka.delivery.timeout.ms is over.
 * *Fails the batch*: the task fails, and Spark may run the task again. Exception: after \
@@ -133,13 +134,6 @@ _REACTIONS = {
 }
 
 
-def _reaction(code: errors.ErrorCode) -> str:
-    """The producer's reaction to a broker's error."""
-    if code is errors.ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-        return "success: the broker already has the batch"
-    return _REACTIONS[errors.CODES[code].error_class]
-
-
 def pages() -> Iterator[tuple[str, str]]:
     """Each code with its page in Markdown; links are relative to docs/."""
     for kind, entry in entries().items():
@@ -150,7 +144,7 @@ def pages() -> Iterator[tuple[str, str]]:
         if code is errors.ErrorCode.NONE:
             continue
         told = f"A broker's answer: {info.meaning}."
-        done = f"The producer's reaction: {_reaction(code)}."
+        done = f"The producer's reaction: {_REACTIONS[info.error_class]}."
         raised = f"The exception: `{info.error_type.__name__}`."
         parts = (f"Remedy: {info.hint}.", told, done, raised, _runbook(code.kp_code))
         yield code.kp_code, _page(code.kp_code, f"{code.name} ({int(code)})", *parts)
