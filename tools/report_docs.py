@@ -33,8 +33,8 @@ _MEANINGS = {
     " start of the query or job finds out, and ends the batch.",
     WriteOutcome.PARTIAL: "Exactly-once: brokers aborted a part of the batch after the decision to"
     " commit it. [What to do](runbook.md#partial).",
-    WriteOutcome.ABORTED: "Spark aborted the batch before the commit, because a task failed or the"
-    " query was stopped.",
+    WriteOutcome.ABORTED: "The batch was aborted before the commit, because a task failed, the"
+    " query was stopped, or the code in a `transaction` block raised an exception.",
 }
 
 

@@ -56,7 +56,8 @@ class WriteOutcome(StrEnum):
     UNKNOWN = "unknown"
     #: A part of the rows is committed, because some of the transactions were aborted.
     PARTIAL = "partial"
-    #: Spark aborted the batch before its commit: a task failed, or the query was stopped.
+    #: The batch was aborted before its commit: a task failed, the query was stopped, or the code in
+    #: a ``transaction`` block raised an exception.
     ABORTED = "aborted"
 
     @property
