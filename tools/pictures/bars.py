@@ -180,7 +180,6 @@ def figures() -> dict[str, str]:
             for name, peer in (("spark-defaults", defaults), ("spark-tuned", tuned))
             for values, what in (("small", small), ("lz", lz), ("large", large))
         },
-        "send": f"{_send('confluent-kafka')} the CPU of confluent-kafka's",
         "measured": " to ".join(sorted({days[0], days[-1]})),
         "exactly-once-job": _told(added["job of 30 M rows, 1 / s"]),
         "exactly-once-micro-batch": _plain(added["micro-batch, p50"]),
