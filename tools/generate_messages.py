@@ -436,7 +436,6 @@ def response_default(one: Field) -> str:
 
 
 def response_lines(struct: Struct, of: str, *, item: bool) -> Iterator[str]:
-    root = struct.name == of
     yield "@dataclass(frozen=True, slots=True)"
     yield f"class {struct.name}:"
     yield f"    {doc(struct, of)}"
@@ -447,8 +446,6 @@ def response_lines(struct: Struct, of: str, *, item: bool) -> Iterator[str]:
     yield ""
     yield "    @classmethod"
     yield f"    def read(cls, reader: WireReader, version: int) -> {struct.name}:"
-    if root:
-        yield '        """Reads the body. ``wire.decoding`` converts the errors of the reader."""'
     plain = [one for one in struct.fields if one.tag is None]
     tagged = [one for one in struct.fields if one.tag is not None]
     for group in grouped(plain):
@@ -616,9 +613,11 @@ def package() -> str:
     """``__init__.py``."""
     return f'''"""The requests and responses of Kafka's APIs: a module for each API.
 
-The network client sends a request, and ``read`` converts the bytes of the response.
-``protocol/answers.py`` checks whether the response is consistent. Produce is in
-``protocol/produce.py``.
+The network client sends a request. ``answers.decode`` decodes the response with ``read``, and
+checks whether the response is consistent. If the bytes are malformed, ``read`` raises one of the
+exceptions of ``WireReader``, and ``answers.decode`` raises RemoteProtocolError in its place.
+
+Produce is in ``protocol/produce.py``.
 
 {NOTICE}
 """

@@ -79,8 +79,10 @@ class Request(Protocol[ResponseT_co]):
         ...
 
     def read(self, reader: WireReader, version: int) -> ResponseT_co:
-        """Reads the body of the response. ``answers.decode`` calls this method. Raises the errors
-        of ``reader``.
+        """Reads the body of the response. ``answers.decode`` calls this method.
+
+        If the bytes are malformed, raises one of the exceptions of ``reader``. ``answers.decode``
+        raises RemoteProtocolError in its place.
         """
         ...
 

@@ -71,7 +71,7 @@ class WireReader:
 
     Flexible versions have compact lengths and tagged fields. If the bytes end too early or break a
     rule, every method raises MalformedError, struct.error, IndexError or UnicodeDecodeError.
-    :func:`decoding` converts these errors.
+    :func:`decoding` raises RemoteProtocolError in place of these errors.
     """
 
     __slots__ = ("_end", "_ends", "data", "flexible", "position")

@@ -58,7 +58,6 @@ class AddOffsetsToTxnResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> AddOffsetsToTxnResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms, error_code = reader.unpack(_IH)
         reader.skip_tagged_fields()
         return cls(throttle_time_ms, error_of(error_code))

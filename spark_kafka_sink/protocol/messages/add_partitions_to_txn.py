@@ -74,7 +74,6 @@ class AddPartitionsToTxnResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> AddPartitionsToTxnResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         results_by_topic = reader.structs(
             3, AddPartitionsToTxnTopicResult.read, AddPartitionsToTxnTopicResult.skip, version

@@ -62,7 +62,6 @@ class ApiVersionsResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> ApiVersionsResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         error_code = reader.int16()
         api_keys = reader.structs(6, ApiVersion.read, ApiVersion.skip, version)
         throttle_time_ms = reader.int32() if version >= 1 else 0

@@ -109,7 +109,6 @@ class CreateTopicsResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> CreateTopicsResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         topics = reader.structs(6, CreatableTopicResult.read, CreatableTopicResult.skip, version)
         reader.skip_tagged_fields()

@@ -55,7 +55,6 @@ class DeleteTopicsResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> DeleteTopicsResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         responses = reader.structs(4, DeletableTopicResult.read, DeletableTopicResult.skip, version)
         reader.skip_tagged_fields()

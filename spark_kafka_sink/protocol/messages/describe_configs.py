@@ -78,7 +78,6 @@ class DescribeConfigsResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> DescribeConfigsResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         results = reader.structs(7, DescribeConfigsResult.read, DescribeConfigsResult.skip, version)
         reader.skip_tagged_fields()

@@ -69,7 +69,6 @@ class DescribeProducersResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> DescribeProducersResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         topics = reader.structs(3, TopicResponse.read, TopicResponse.skip, version)
         reader.skip_tagged_fields()

@@ -83,7 +83,6 @@ class DescribeQuorumResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> DescribeQuorumResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         error_code = reader.int16()
         topics = reader.structs(3, TopicDataResponse.read, TopicDataResponse.skip, version)
         reader.skip_tagged_fields()

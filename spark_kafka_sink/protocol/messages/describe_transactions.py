@@ -54,7 +54,6 @@ class DescribeTransactionsResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> DescribeTransactionsResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         transaction_states = reader.structs(
             28, TransactionState.read, TransactionState.skip, version

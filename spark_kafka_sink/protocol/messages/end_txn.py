@@ -60,7 +60,6 @@ class EndTxnResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> EndTxnResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms, error_code = reader.unpack(_IH)
         producer_id, producer_epoch = reader.unpack(_QH) if version >= 5 else (-1, -1)
         reader.skip_tagged_fields()

@@ -146,7 +146,6 @@ class FetchResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> FetchResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         error_code, session_id = reader.unpack(_HI) if version >= 7 else (0, 0)
         responses = reader.structs(

@@ -65,7 +65,6 @@ class FindCoordinatorResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> FindCoordinatorResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         error_code = reader.int16() if version <= 3 else 0
         error_message = reader.nullable_string() if version <= 3 else ""

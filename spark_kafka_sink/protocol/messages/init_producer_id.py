@@ -64,7 +64,6 @@ class InitProducerIdResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> InitProducerIdResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms, error_code, producer_id, producer_epoch = reader.unpack(_IHQH)
         reader.skip_tagged_fields()
         return cls(throttle_time_ms, error_of(error_code), producer_id, producer_epoch)

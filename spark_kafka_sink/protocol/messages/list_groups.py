@@ -59,7 +59,6 @@ class ListGroupsResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> ListGroupsResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms, error_code = reader.unpack(_IH)
         groups = reader.structs(4, ListedGroup.read, ListedGroup.skip, version)
         reader.skip_tagged_fields()

@@ -92,7 +92,6 @@ class ListOffsetsResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> ListOffsetsResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         topics = reader.structs(
             3, ListOffsetsTopicResponse.read, ListOffsetsTopicResponse.skip, version

@@ -66,7 +66,6 @@ class ListTransactionsResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> ListTransactionsResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms, error_code = reader.unpack(_IH)
         unknown_state_filters = reader.strings()
         transaction_states = reader.structs(

@@ -86,7 +86,6 @@ class MetadataResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> MetadataResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         brokers = reader.structs(
             11, MetadataResponseBroker.read, MetadataResponseBroker.skip, version

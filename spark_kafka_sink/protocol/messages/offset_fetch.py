@@ -86,7 +86,6 @@ class OffsetFetchResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> OffsetFetchResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         groups = reader.structs(
             5, OffsetFetchResponseGroup.read, OffsetFetchResponseGroup.skip, version

@@ -52,7 +52,6 @@ class SaslAuthenticateResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> SaslAuthenticateResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         error_code = reader.int16()
         error_message = reader.nullable_string()
         auth_bytes = reader.byte_string()

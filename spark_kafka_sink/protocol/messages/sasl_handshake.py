@@ -50,7 +50,6 @@ class SaslHandshakeResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> SaslHandshakeResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         error_code = reader.int16()
         mechanisms = reader.strings()
         reader.skip_tagged_fields()

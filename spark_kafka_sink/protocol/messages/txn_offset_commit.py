@@ -112,7 +112,6 @@ class TxnOffsetCommitResponse:
 
     @classmethod
     def read(cls, reader: WireReader, version: int) -> TxnOffsetCommitResponse:
-        """Reads the body. ``wire.decoding`` converts the errors of the reader."""
         throttle_time_ms = reader.int32()
         topics = reader.structs(
             3, TxnOffsetCommitResponseTopic.read, TxnOffsetCommitResponseTopic.skip, version
