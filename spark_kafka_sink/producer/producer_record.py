@@ -144,11 +144,14 @@ def _whole_number(value: object, what: str, java_name: str) -> int:
 
 
 class _Fields:
-    """The fields of a :class:`ProducerRecord`, in a class that is not frozen."""
+    """The fields of a :class:`ProducerRecord`, in a class that is not frozen. It only makes the
+    creation of a record faster.
 
-    # ``ProducerRecord.__new__`` fills an object of this class and then changes its class to
-    # ``ProducerRecord``. In a frozen class, each assignment to an attribute needs a slow call.
-    # These calls would be a third of the time that it takes to create a record.
+    ``ProducerRecord.__new__`` fills an object of this class, and then changes its class to
+    ``ProducerRecord``. In a frozen class, each assignment to an attribute needs a slow call. These
+    calls would be a third of the time that it takes to create a record.
+    """
+
     __slots__ = ("headers", "key", "partition", "timestamp", "topic", "value")
 
     topic: str

@@ -116,8 +116,10 @@ class BatchDrainer:
         )
 
     def _linger_left(self, now: int) -> int:
-        """If the thread that writes columns waits for its next rows, returns the time in ms that is
-        left of linger.ms. If this thread does not wait, returns NEVER.
+        """Returns the time in ms until linger.ms is over, at most 0 if it is over.
+
+        linger.ms runs only while the thread that writes columns waits for its next rows. If that
+        thread does not wait, the result is NEVER.
         """
         since = self._accumulator.writer_waiting_since
         return NEVER if since is None else self._linger_ms - (now - since)

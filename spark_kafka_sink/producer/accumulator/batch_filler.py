@@ -383,11 +383,13 @@ class BatchFiller:
         return False
 
     def close_claimed(self, claimed: list[ProducerBatch], taken: int = 0) -> None:
-        """Compresses all batches in ``claimed`` without the lock, and sets their state to READY.
+        """Compresses the batches in ``claimed`` without the lock, and sets their state to READY.
+        ``claimed`` has the CLOSING batches that :meth:`claim` has appended to it.
 
-        If a KeyboardInterrupt ends this call, the sender closes the remaining batches. ``taken`` is
-        used only after such an interrupt. It is the number of bytes of the BufferPool that the
-        batches have taken over from the caller (:class:`AppendResult`).
+        If a KeyboardInterrupt ends this call, the sender closes the remaining batches. Only then is
+        ``taken`` used: the number of bytes of the caller's BufferPool memory that now belong to
+        batches (:class:`AppendResult`). The interrupted caller does not get this number, and
+        deallocates all its memory. So this method adds these bytes to the used memory again.
         """
         done = 0
         try:

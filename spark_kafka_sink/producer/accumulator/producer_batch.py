@@ -463,7 +463,8 @@ class ProducerBatch:
         Raises IllegalStateError if the batch was already acknowledged.
         """
         if self.state is BatchState.DONE:
-            return self._is_late()
+            self._require_failed()
+            return False
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         self.move(BatchState.DONE)
@@ -490,7 +491,8 @@ class ProducerBatch:
         :meth:`report_done` later. Returns False if the batch had already failed.
         """
         if self.state is BatchState.DONE:
-            return self._is_late()
+            self._require_failed()
+            return False
         self.error = error
         self.record_errors = record_errors
         self.move(BatchState.DONE)
@@ -507,13 +509,14 @@ class ProducerBatch:
             self.records.complete(self)
         self._listener.batches_done((self,))
 
-    def _is_late(self) -> bool:
-        """Called by :meth:`complete` and :meth:`abort` if the batch is already DONE. Returns False
-        if the batch has failed. Raises IllegalStateError if the batch was acknowledged or split.
+    def _require_failed(self) -> None:
+        """Raises IllegalStateError if the batch, which is DONE, was acknowledged or split.
+
+        A batch that has failed may get a second outcome, for example a late acknowledgement. The
+        caller ignores this outcome.
         """
         if self.error is None:
             raise IllegalStateError(f"{self.tp}: the batch was already acknowledged")
-        return False
 
     def split(self, first_generation: int) -> list[ProducerBatch]:
         """Splits the batch into two READY batches, which have the same records in the same order.

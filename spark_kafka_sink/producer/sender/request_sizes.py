@@ -27,8 +27,9 @@ class _NodeSize:
     """The sizes of the requests to one node, in bytes.
 
     * ``size``: the current limit.
-    * ``answered``: the size of the largest request that got a response.
-    * ``most``: the upper bound of ``size``.
+    * ``answered``: the size of the largest request that got a response, at least
+      max.request.size.
+    * ``most``: the upper bound of the limit ``size``.
     """
 
     __slots__ = ("answered", "most", "size")
@@ -42,9 +43,11 @@ class RequestSizes:
     """The limit of the size of a request to each node, in bytes.
 
     The limit of a node begins at max.request.size, and is never smaller. A fast response doubles
-    the limit, and a slow or missing response halves it. The upper bound is 4 MiB or an eighth of
-    buffer.memory, whichever is smaller. If max.request.size is larger than this bound, the limit is
-    always max.request.size.
+    the limit, and a slow or missing response halves it.
+
+    Each node also has an upper bound of its limit. This bound begins at 4 MiB or an eighth of
+    buffer.memory, whichever is smaller. If max.request.size is larger than that, the limit is
+    always max.request.size. Only :meth:`lost` lowers the bound.
     """
 
     __slots__ = ("_least", "_most", "_nodes", "_quick_ms")
@@ -67,7 +70,7 @@ class RequestSizes:
         bytes, and ``latency_ms`` the time until the response arrived.
 
         A slow response halves the limit, but not below max.request.size. A fast response to a
-        request of more than half of the limit doubles the limit, up to the upper bound.
+        request of more than half of the limit doubles the limit, up to the node's upper bound.
         """
         found = self._nodes.get(node)
         if found is None:
@@ -82,12 +85,13 @@ class RequestSizes:
         """Lowers the limit of ``node`` after a request of ``size`` bytes got no response, because
         of a disconnect or a timeout.
 
-        The limit is halved, but not below max.request.size. If the node has never responded to a
-        request of this size or larger, the upper bound of the limit is lowered to the size of the
-        largest request with a response. This bound does not rise again.
+        If ``size`` is at most max.request.size, or if the node has never responded to a request,
+        nothing changes. In all other cases:
 
-        The limit stays the same if ``size`` is at most max.request.size, or if the node has never
-        responded.
+        1. If ``size`` is larger than every request that the node has responded to, the upper bound
+           of the limit falls. The new bound is the size of the largest request with a response, or
+           max.request.size if that is larger. The bound does not rise again.
+        2. The limit is halved, to at most the upper bound and at least max.request.size.
         """
         found = self._nodes.get(node)
         if found is None or size <= self._least:

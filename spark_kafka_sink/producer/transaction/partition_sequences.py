@@ -184,29 +184,31 @@ class _Place(Enum):
 
 @dataclass(slots=True, eq=False)
 class _InFlight(Generic[BatchT]):
-    """A batch that has a sequence number and no outcome yet. Each time the batch is sent, another
-    copy of the batch may reach the broker.
+    """A batch that has a sequence number and no outcome yet. Each time the batch is sent, one more
+    copy of the batch may reach a broker.
 
-    * ``left_as_head``: False if an earlier batch of the partition was in flight when this batch was
+    * ``sent_as_head``: True if no earlier batch of the partition was in flight when this batch was
       last sent.
     * ``resent``: True if the batch was sent again, or was split from a batch that was sent.
-    * ``in_doubt``: True if a copy may be in the log, although the batch is not acknowledged.
-    * ``unanswered``: True if one copy got no response. The broker may still append this copy.
+    * ``may_be_in_log``: True if a copy may already be in the log, because a response left this
+      open, or did not arrive.
+    * ``has_unanswered_copy``: True if at least one copy got no response. A broker may append this
+      copy later.
     """
 
     batch: BatchT
     base_sequence: int
     record_count: int
     place: _Place
-    left_as_head: bool
+    sent_as_head: bool
     resent: bool = False
-    in_doubt: bool = False
-    unanswered: bool = False
+    may_be_in_log: bool = False
+    has_unanswered_copy: bool = False
 
     @property
     def at_large(self) -> bool:
-        """True if the broker may still receive a copy of the batch and append it."""
-        return self.unanswered or self.place is _Place.SENT
+        """True if a copy of the batch may still arrive at a broker, which may then append it."""
+        return self.has_unanswered_copy or self.place is _Place.SENT
 
     def answered(self, answer: Answer) -> None:
         """Stores the response ``answer`` to the batch, and sets the place of the batch to QUEUED.
@@ -214,11 +216,11 @@ class _InFlight(Generic[BatchT]):
         """
         self.place = _Place.QUEUED
         if answer is Answer.LOST:
-            self.unanswered = self.in_doubt = True
+            self.has_unanswered_copy = self.may_be_in_log = True
         elif answer is Answer.UNCLEAR:
-            self.in_doubt = True
+            self.may_be_in_log = True
         elif answer is Answer.INVALID:
-            self.unanswered = self.in_doubt = False
+            self.has_unanswered_copy = self.may_be_in_log = False
 
 
 _TO_BE_ANSWERED = frozenset({_Place.SENT, _Place.QUEUED})
@@ -331,7 +333,7 @@ class PartitionSequences(Generic[BatchT]):
         # one after the other, before the later batches. Meanwhile the later batches get
         # OUT_OF_ORDER, and are sent again unchanged.
         split_batch = _InFlight(
-            batch, base_sequence, record_count, _Place.QUEUED, left_as_head=True
+            batch, base_sequence, record_count, _Place.QUEUED, sent_as_head=True
         )
         split_batch.resent = True
         at = 0
@@ -352,7 +354,7 @@ class PartitionSequences(Generic[BatchT]):
         for flight in self._in_flight:
             if flight.batch is batch and flight.place is _Place.QUEUED:
                 flight.place = _Place.SENT
-                flight.left_as_head = flight.resent = True
+                flight.sent_as_head = flight.resent = True
 
     def answer(
         self, batch: BatchT, answer: Answer, base_offset: int = -1, now: int = 0
@@ -370,7 +372,7 @@ class PartitionSequences(Generic[BatchT]):
         elif not self.acknowledged:
             situation = Situation.FIRST
         else:
-            situation = Situation.HEAD if flight.left_as_head else Situation.BEHIND
+            situation = Situation.HEAD if flight.sent_as_head else Situation.BEHIND
         action = ACTIONS[situation, answer]
         if action is Action.COMPLETE:
             return self._acknowledge(at, base_offset, now)
@@ -381,14 +383,14 @@ class PartitionSequences(Generic[BatchT]):
                 return Verdict(Action.FAIL, reason="no later batch was accepted to prove it")
         elif action is Action.MOVE:
             # A broker compares epochs first: of an earlier copy, OLD_EPOCH shows nothing.
-            in_doubt = answer is Answer.OLD_EPOCH and flight.in_doubt
-            if in_doubt or self._may_be_written_twice(flight):
+            is_unclear = answer is Answer.OLD_EPOCH and flight.may_be_in_log
+            if is_unclear or self._may_be_written_twice(flight):
                 return Verdict(Action.FAIL, reason=_MAY_BE_WRITTEN)
             flight.place = _Place.MOVING
         elif action is Action.FAIL and answer is Answer.OUT_OF_ORDER and not self.failed:
             reason = "no batch of this producer was acknowledged on the partition before"
             return Verdict(Action.FAIL, reason=reason)
-        elif action is Action.FAIL and flight.in_doubt and answer not in UNCLEAR_ANSWERS:
+        elif action is Action.FAIL and flight.may_be_in_log and answer not in UNCLEAR_ANSWERS:
             return Verdict(Action.FAIL, reason=_EARLIER_COPY)
         return Verdict(action)
 
@@ -425,8 +427,8 @@ class PartitionSequences(Generic[BatchT]):
         while failed:  # each of them may leave others in doubt
             self._in_flight = [f for f in self._in_flight if f not in failed]
             for flight in failed:
-                in_doubt = flight.in_doubt or flight.at_large
-                (self._lost if in_doubt else self._refused).append(flight)
+                is_lost = flight.may_be_in_log or flight.at_large
+                (self._lost if is_lost else self._refused).append(flight)
             failed = [f for f in self._in_flight if self._fails_too(f)]
         return tuple(f.batch for f in before if f not in self._in_flight and f.batch is not batch)
 
@@ -444,7 +446,7 @@ class PartitionSequences(Generic[BatchT]):
         """
         if flight.place is _Place.AWAITING_PROOF:
             # Batches after the failed one are not accepted any more, so nothing proves this one.
-            if flight.in_doubt:
+            if flight.may_be_in_log:
                 return True
             flight.place = _Place.MOVING
         return flight.place is _Place.MOVING and self._may_be_written_twice(flight)
@@ -465,7 +467,7 @@ class PartitionSequences(Generic[BatchT]):
                 # both.
                 if lost.at_large and flight.at_large:
                     return True
-            elif flight.in_doubt:
+            elif flight.may_be_in_log:
                 # Forgotten. An example in which B is lost, and this batch is A: both are appended,
                 # and both responses are lost. The broker restarts and remembers only B. B expires.
                 # A is sent again and gets OUT_OF_ORDER, although it is in the log.
@@ -480,7 +482,7 @@ class PartitionSequences(Generic[BatchT]):
         if not self.moving:
             return False
         for flight in self._in_flight:
-            if flight.place is _Place.QUEUED and not flight.in_doubt:
+            if flight.place is _Place.QUEUED and not flight.may_be_in_log:
                 continue  # no copy of it is in the log, and none is on its way
             if flight.place is not _Place.MOVING:
                 return False
@@ -504,9 +506,9 @@ class PartitionSequences(Generic[BatchT]):
         for flight in self._lost:
             if flight.batch is batch:
                 flight.answered(answer)
-                flight.in_doubt |= answer is Answer.ACKNOWLEDGED
-        self._refused += [f for f in self._lost if not f.in_doubt and not f.at_large]
-        self._lost = [f for f in self._lost if f.in_doubt or f.at_large]
+                flight.may_be_in_log |= answer is Answer.ACKNOWLEDGED
+        self._refused += [f for f in self._lost if not f.may_be_in_log and not f.at_large]
+        self._lost = [f for f in self._lost if f.may_be_in_log or f.at_large]
 
     def fail(self, batch: BatchT, *, unclear: bool) -> tuple[BatchT, ...]:
         """Notes that ``batch`` has failed permanently. ``unclear`` is True if it may nevertheless

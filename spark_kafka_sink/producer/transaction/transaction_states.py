@@ -109,12 +109,14 @@ class Transaction:
 
     * ``version``: the transaction version, 1 or 2 (KIP-890).
     * ``new_partitions``: partitions for which AddPartitionsToTxn must still be sent (version 1).
-    * ``pending_partitions``: partitions for which AddPartitionsToTxn was sent, without a response
-      so far.
+    * ``pending_partitions``: partitions for which AddPartitionsToTxn was sent, and no definite
+      response has arrived. The next AddPartitionsToTxn has them again.
     * ``partitions``: partitions that are in the transaction.
-    * ``started``: True if a broker may know the transaction. The transaction must then be committed
-      or aborted by EndTxn.
-    * ``add_unclear``: True if AddPartitionsToTxn was sent, and no definite response has arrived.
+    * ``started``: True after the coordinator has added a partition, or after a batch was sent. The
+      transaction must then be ended by EndTxn or InitProducerId.
+    * ``add_unclear``: True from an AddPartitionsToTxn until a definite response. Meanwhile it is
+      unknown whether the coordinator has added the ``pending_partitions``, and the request may
+      still arrive. So an abort sends InitProducerId, which fences the producer.
     * ``end_sent``: True if the request that ends the transaction was sent. No batch of the
       transaction can be sent any more.
     """
@@ -128,8 +130,11 @@ class Transaction:
     end_sent: bool = False
 
     def add(self, tps: Iterable[TopicPartition]) -> None:
-        """Adds the partitions ``tps`` of appended records to the transaction. With version 1, they
-        are first put into ``new_partitions``, for AddPartitionsToTxn.
+        """Adds the partitions ``tps``, to which records were appended, to the transaction.
+
+        With version 2, the partitions are in the transaction at once. With version 1, they are in
+        the transaction only after a successful AddPartitionsToTxn. So they are first put into
+        ``new_partitions``, except for partitions that were already sent or added.
         """
         if self.version >= 2:
             self.partitions.update(tps)  # the leader notifies the coordinator at the first Produce
@@ -140,7 +145,7 @@ class Transaction:
 
     def partitions_to_add(self) -> tuple[TopicPartition, ...]:
         """Returns the partitions for the AddPartitionsToTxn request that the caller sends now: the
-        new partitions, and the partitions of an earlier request without a response.
+        new partitions, and the partitions of earlier requests without a definite response.
         """
         self.pending_partitions |= self.new_partitions
         self.new_partitions.clear()
