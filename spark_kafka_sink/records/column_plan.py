@@ -27,7 +27,8 @@ IntervalUnits: TypeAlias = "str | tuple[IntervalUnits, ...] | None"
 class NamedColumn:
     """A column that an option names.
 
-    * ``name``: the name of the column's field in the key or value, or of the column's header.
+    * ``name``: the name of the column, as the option writes it. The column's field in the key or
+      value, or the column's header, has this name.
     * ``index``: the index of the column in Spark's batch.
     * ``units``: the units of the column's intervals, such as ``DAY TO SECOND``. None if the column
       has no intervals.

@@ -280,7 +280,10 @@ def with_partitions(
     import numpy as np
 
     from spark_kafka_sink.records.partitioning.few_leaders import in_leader_order
-    from spark_kafka_sink.records.partitioning.partitioners import chosen_by_place, partitioner
+    from spark_kafka_sink.records.partitioning.partitioners import (
+        partitioner,
+        without_fixed_partition,
+    )
     from spark_kafka_sink.records.partitioning.topic_view import TopicView
 
     found = Places.decode(places)
@@ -298,18 +301,19 @@ def with_partitions(
     for batch in batches:
         columns = _columns(batch, plan)
         chosen = choice.assign(columns, {infos.topic: view}, _nothing_open)
-        placeless = chosen_by_place(found.partitioner, columns, ignore_keys=found.ignore_keys)
-        # The place of a row without a key must depend on the row alone. A partitioner chooses it at
-        # random, or depending on the previous rows. But Spark may compute a part of the shuffle
-        # again, after an executor is lost:
+        unfixed = without_fixed_partition(found.partitioner, columns, ignore_keys=found.ignore_keys)
+        # The partition of each row must depend on the row alone. For a row without a key, the
+        # partitioner chooses it at random, or depending on the previous rows. But Spark may compute
+        # a part of the shuffle again, after an executor is lost:
         #   1. Row r goes to task 3, which reads and writes it, and ends.
         #   2. The executor is lost, with the output that tasks 4 to 9 have not read yet.
         #   3. In the second computation, row r goes to task 5, which writes it once more.
         # A row that goes to task 5 first, and to task 3 in the second computation, is lost. So a
-        # hash of the row chooses the place. (Spark's repartition sorts its rows for this reason.)
-        if placeless.any():
-            hashes = batch.column(_HASH).to_numpy().view(np.uint64)[placeless]
-            chosen[placeless] = among[hashes % np.uint64(len(among))]
+        # hash of the row chooses the partition. (Spark's repartition sorts its rows for this
+        # reason.)
+        if unfixed.any():
+            hashes = batch.column(_HASH).to_numpy().view(np.uint64)[unfixed]
+            chosen[unfixed] = among[hashes % np.uint64(len(among))]
         yield _extended(batch, chosen, task_of[chosen])
 
 

@@ -57,11 +57,14 @@ class _Part(NamedTuple):
 
 
 class _NullRule(NamedTuple):
-    """A rule for the nulls at one place in the JSON: ``null`` is written, or the row can't be sent.
-    A null field without a rule is left out of the JSON.
+    """A rule for the nulls at one place in the JSON.
 
-    ``way`` and ``path`` are the place, as in :class:`_Place`. ``refusal`` is the reason why a row
-    with a null can't be sent. If ``refusal`` is empty, ``null`` is written.
+    * ``way``, ``path``: the place, as in :class:`_Place`.
+    * ``refusal``: the reason why a row with a null at this place can't be sent. If it is empty, the
+      row can be sent, and ``null`` is written.
+
+    At a place without a rule, a null field is left out of the JSON. A null in an array, or as a
+    value in a map, is written.
     """
 
     way: tuple[int, ...]

@@ -98,8 +98,9 @@ def _put(
 
 
 def _digits_of_tiny(numbers: npt.NDArray[np.floating[Any]], text: pa.Array) -> pa.Array:
-    """Replaces the text of very small numbers by Java's text. Such numbers are rare, so they are
-    converted one by one.
+    """Replaces the texts of very small numbers by texts with the digits that Java writes
+    (:func:`java_digits`). ``numbers`` are the numbers of ``text``. Such numbers are rare, so they
+    are converted one by one.
     """
     found = zip(numbers, text.to_pylist(), strict=True)
     return pa.array([java_digits(number, shown) for number, shown in found], text.type)

@@ -56,14 +56,15 @@ NULL_IS_WRITTEN: Final = {b"kprod.null": b"written"}
 
 @dataclass(frozen=True, slots=True)
 class JsonColumn:
-    """The JSON of each value of a column, as a binary or large_binary array. Nulls stay null.
+    """The JSON of each value of a column.
 
-    If ``in_quotes`` is true, the JSON of each value still needs quotes: ``texts`` has ``abc`` for
-    the JSON string ``"abc"``.
+    * ``texts``: a binary or large_binary array with the JSON of each value. Nulls stay null.
+    * ``needs_quotes``: true if the JSON values are strings, and ``texts`` has them without their
+      quotes: ``abc`` for the JSON string ``"abc"``.
     """
 
     texts: pa.Array
-    in_quotes: bool = False
+    needs_quotes: bool = False
 
 
 def json_objects(
@@ -91,7 +92,7 @@ def json_value(
     null. ``units`` are the units of the intervals in the column.
     """
     made = _json(column, how, units)
-    if not made.in_quotes:
+    if not made.needs_quotes:
         return made.texts
     return with_nulls_of(_quoted(made), made.texts)
 
@@ -142,7 +143,7 @@ def _json(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> JsonColum
     if types.is_null(kind) or column.null_count == len(column):
         return JsonColumn(pa.nulls(len(column), pa.binary()))
     if is_string(kind):
-        return JsonColumn(_escaped(plain_binary(column)), in_quotes=True)
+        return JsonColumn(_escaped(plain_binary(column)), needs_quotes=True)
     if types.is_integer(kind) or types.is_boolean(kind):
         return JsonColumn(plain_binary(column.cast(pa.string())))
     if types.is_decimal(kind):
@@ -158,7 +159,7 @@ def _json(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> JsonColum
         return JsonColumn(_map(column, how, units))
     if types.is_list(kind) or types.is_large_list(kind):
         return JsonColumn(_list(column, how, units))
-    return JsonColumn(_text_in_quotes(column, how, units), in_quotes=True)
+    return JsonColumn(_text_in_quotes(column, how, units), needs_quotes=True)
 
 
 def _text_in_quotes(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
@@ -212,15 +213,17 @@ def _map(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
     names = internal_text(key)
     if is_string(key.type) or pa.types.is_nested(key.type) or pa.types.is_dictionary(key.type):
         names = _escaped(names)
-    names = _quoted(JsonColumn(names, in_quotes=True))
+    names = _quoted(JsonColumn(names, needs_quotes=True))
     texts = pc.binary_join_element_wise(names, value, scalar(b":"))
     return joined(column, offsets, texts, b"{", b"}")
 
 
 def _quoted(column: JsonColumn) -> pa.Array:
-    """Adds the missing quotes to the JSON of each value, and replaces nulls by ``null``."""
+    """The complete JSON of each value: adds quotes if ``column.needs_quotes`` is true, and replaces
+    nulls by ``null``.
+    """
     texts = large(column.texts)
-    if column.in_quotes:
+    if column.needs_quotes:
         quote = scalar(b'"')
         texts = pc.binary_join_element_wise(quote, texts, quote, scalar(b""))
     return pc.fill_null(texts, scalar(b"null")) if texts.null_count else texts
@@ -255,7 +258,7 @@ def _objects(
             _bits(valid=here, started=started, open_quote=open_quote),
         )
         pieces.add_column(field.texts)
-        open_quote = here if field.in_quotes else False
+        open_quote = here if field.needs_quotes else False
         started = True if started is True or here is True else np.logical_or(started, here)
     pieces.add_choice(
         [(b'"' if bits & 4 else b"") + (b"}" if bits & 2 else b"{}") for bits in range(8)],
@@ -282,7 +285,7 @@ def _before(name: str, field: JsonColumn, bits: int) -> bytes:
     text = b'"' if bits & 4 else b""
     if bits & 1:
         text += (b"," if bits & 2 else b"{") + b'"' + _escaped_name(name) + b'":'
-        text += b'"' if field.in_quotes else b""
+        text += b'"' if field.needs_quotes else b""
     return text
 
 

@@ -145,9 +145,10 @@ def asked_topics(topic: pa.DictionaryArray) -> pa.Array:
 
 
 def _begin_headers(pieces: RowPieces, own: pa.Array | None, added: int) -> None:
-    """Appends the beginning of each row's headers section: the number of headers, and the row's
-    ``own`` headers. ``added`` is the number of headers that the caller appends later. The number
-    of headers includes them.
+    """Appends the first pieces of each letter's headers: the number of headers, and then the
+    headers of the row itself (``own``).
+
+    The caller appends ``added`` more headers later. The number of headers counts both kinds.
     """
     counts = np.full(pieces.rows, added, np.int64)
     if own is None:

@@ -230,17 +230,19 @@ def _by_hash(rule: KeyRule, columns: RecordColumns, views: Mapping[str, TopicVie
 
 
 def _until_switch(produced: int, room: int | None, limit: int) -> int:
-    """The number of bytes that a sticky partition still gets before another partition is chosen
-    (KIP-794, ``updatePartitionInfo``). All sizes are raw (uncompressed) bytes.
+    """The number of bytes that a sticky partition still gets before another partition is chosen.
+    All sizes are raw (uncompressed) bytes.
 
     * ``produced``: the bytes that the partition has received since it was chosen.
     * ``room``: the bytes that still fit into its open batch. None if no batch is open.
     * ``limit``: the bytes that fill a batch.
 
-    Java chooses another partition in two cases:
+    As in Java (KIP-794, ``updatePartitionInfo``), another partition is chosen in either of these
+    cases:
 
-    * ``produced`` is at least ``limit``, and no open batch has room.
-    * ``produced`` is at least twice the ``limit``.
+    * The partition has received at least ``limit`` bytes, and has no open batch with room. So no
+      batch is left partly filled.
+    * The partition has received at least twice the ``limit``, even if an open batch has room.
     """
     if room is None:
         if produced >= limit:
@@ -306,13 +308,15 @@ class RoundRobinPartitioner:
         return first
 
 
-def chosen_by_place(
+def without_fixed_partition(
     name: str | None, columns: RecordColumns, *, ignore_keys: bool = False
 ) -> Bools:
-    """The mask of the rows whose partition depends on the rows before them, or on chance. For these
-    rows, the partitioner uses neither the key nor the column ``partition``.
+    """The mask of the rows that a partitioner may write to another partition if it gets them again,
+    because it chooses at random, or depending on the rows before. The partition of all other rows
+    is fixed by the hash of their key, or by the column ``partition``.
 
-    ``name`` is a value of ``partitioner.class``, or None for the built-in partitioner.
+    ``name`` is a value of ``partitioner.class``, or None for the built-in partitioner. With a
+    user's class, only the column ``partition`` fixes the partition of a row.
     """
     rule, keys = key_rule(name, ignore_keys=ignore_keys), columns.key
     mask: Bools | None = None
