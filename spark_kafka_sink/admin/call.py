@@ -100,10 +100,11 @@ class Resend(Enum):
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[ResponseT]):
-    """One request to a broker, with its response. The caller sets the fields from ``request`` to
-    ``then``. :meth:`RequestLoop.run` sends the request and sets the other fields.
+    """One request to a broker, with its response. :meth:`RequestLoop.run` sends the request. It
+    raises the exceptions of ``error_in``, ``then`` and :meth:`retry_code`.
 
-    :meth:`RequestLoop.run` raises the exceptions of ``error_in``, ``then`` and :meth:`retry_code`.
+    The fields up to ``then`` describe the request, and the caller sets them. The fields from
+    ``response`` on are the results of the run.
     """
 
     #: The request. None if the call only looks up the coordinator that ``to`` names.

@@ -120,7 +120,7 @@ class AgeCalls(NamedTuple):
     """Three ListTransactions calls to one broker, in the order in which they are sent.
 
     * ``before``: lists all open transactions.
-    * ``aged``: lists the open transactions that are older than some age.
+    * ``aged``: lists the open transactions that are older than an age limit.
     * ``after``: lists all open transactions again.
     """
 
@@ -159,7 +159,7 @@ class Beside:
     #: The topics of the Metadata request.
     topics: Collection[str]
     #: A transactional id. Its coordinator gets the Metadata request.
-    shown_by: str
+    coordinator_of: str
     #: The ListTransactions calls for each coordinator.
     ages: Mapping[Node, AgeCalls] = field(default_factory=dict)
     metadata: Call[MetadataResponse] | None = None
@@ -286,14 +286,14 @@ class TransactionClient(AdminClient):
         deadline_ms: int,
         looked_ms: int | None = None,
         partitions: Mapping[str, Partitions] = MappingProxyType({}),
-        regardless: Collection[str] = (),
+        unchecked: Collection[str] = (),
     ) -> EndAnswers:
         """Commits or aborts each of ``transactions`` by EndTxn. Returns the error code of the
         response for each transactional id, or None if no definite response arrived in time.
 
         The error code NONE means that the coordinator has stored the decision. The coordinator then
         writes the markers to the partitions. :meth:`run_ending` explains ``looked_ms``,
-        ``partitions`` and ``regardless``.
+        ``partitions`` and ``unchecked``.
         """
         calls = {t.transactional_id: end_call(t, committed=committed) for t in transactions}
         self.run_ending(
@@ -301,7 +301,7 @@ class TransactionClient(AdminClient):
             deadline_ms,
             looked_ms=looked_ms,
             partitions=partitions,
-            regardless=regardless,
+            unchecked=unchecked,
         )
         return _answers(calls)
 
@@ -373,20 +373,20 @@ class TransactionClient(AdminClient):
         *,
         looked_ms: int | None = None,
         partitions: Mapping[str, Partitions] = MappingProxyType({}),
-        regardless: Collection[str] = (),
+        unchecked: Collection[str] = (),
     ) -> None:
         """Sends ``calls``, which end transactions (:func:`end_call`), until each has a final
         response or until ``deadline_ms``. The keys of ``calls`` are the transactional ids.
 
-        A call is sent only after a check that all partitions of the transaction have leaders (a
-        *look*). If a partition had no leader, Kafka 4 would lose the marker of this partition. The
-        check is repeated before a call is sent again.
+        Before each sending of a call, this method checks whether each partition of the transaction
+        has a leader (a *look*). If a partition has no leader, the call is not sent yet: Kafka 4
+        would lose the marker of this partition.
 
-        * ``looked_ms``: the time on this client's clock at which the caller has made such a check.
-          If the caller's check is at most a second old, the first check is omitted.
+        * ``looked_ms``: the time, on this client's clock, of a look by the caller, or None. If the
+          caller's look is at most a second old, it replaces the first look.
         * ``partitions``: the known partitions of prepared transactions, by transactional id. For
-          any other transaction, each check requests the partitions.
-        * ``regardless``: the ids whose calls are sent without a check.
+          any other transaction, each look requests the partitions.
+        * ``unchecked``: the ids whose calls are sent without a look.
         """
         # An example of a marker that would be lost without the look:
         # 1. The broker that coordinates the transaction, and leads one of its partitions, stops.
@@ -399,7 +399,7 @@ class TransactionClient(AdminClient):
             patience = 1 << min(rounds, _DOUBLINGS)
             if looked_ms is not None and now - looked_ms > _LED_MS:
                 looked_ms = None
-            looked_at = {i: None for i in waiting if looked_ms is None and i not in regardless}
+            looked_at = {i: None for i in waiting if looked_ms is None and i not in unchecked}
             sent = [call for i, call in waiting.items() if i not in looked_at]
             for call in sent:
                 call.send_by_ms = NEVER if looked_ms is None else looked_ms + _LED_MS
@@ -445,13 +445,14 @@ class TransactionClient(AdminClient):
         self.loop.forget_coordinators(i for i in transactional_ids if i not in found)
         return found
 
-    def beside(self, ids: Collection[str], age_ms: int, *, shown_by: str) -> Beside | None:
+    def beside(self, ids: Collection[str], age_ms: int, *, coordinator_of: str) -> Beside | None:
         """Creates two kinds of requests that :meth:`describe` sends together with
         DescribeTransactions. Two later calls can use the responses, which saves their round trips:
 
         * ListTransactions, for the call of :meth:`older_than` with ``ids`` and ``age_ms``.
         * Metadata, for the call of :meth:`leaderless`. The request is sent to the coordinator of
-          the transactional id ``shown_by``. It has the topics that :meth:`leaderless` last checked.
+          the transactional id ``coordinator_of``. It has the topics that :meth:`leaderless` last
+          checked.
 
         Returns None in each of these cases:
 
@@ -462,12 +463,12 @@ class TransactionClient(AdminClient):
         """
         if not self._list_ages or not self._written:
             return None
-        return Beside(ids, age_ms, self._written, shown_by)
+        return Beside(ids, age_ms, self._written, coordinator_of)
 
     def _fill(self, beside: Beside, deadline_ms: int) -> None:
         nodes = dict.fromkeys(self.loop.coordinators(beside.ids, deadline_ms).values())
         beside.ages = self._age_calls(beside.ids, beside.age_ms, nodes)
-        beside.metadata = _metadata_call(beside.topics, CoordinatorKey(beside.shown_by))
+        beside.metadata = _metadata_call(beside.topics, CoordinatorKey(beside.coordinator_of))
 
     def describe(
         self,
@@ -571,18 +572,21 @@ class TransactionClient(AdminClient):
         of its coordinator. Returns None if brokers do not support ListTransactions by age (before
         3.8). Raises KafkaTimeoutError if a coordinator does not respond in time.
 
-        Each coordinator lists all open transactions, then those older than ``age_ms``, and then all
-        again (:class:`AgeCalls`). An id in the second list is returned. An id in the first and the
-        third list, but not in the second, is left out: its transaction is younger.
+        Each coordinator lists all open transactions, then the transactions older than ``age_ms``,
+        and then all open transactions again (:class:`AgeCalls`). The three lists show the age of an
+        id's transaction:
 
-        For any other id, the requests are repeated for about a second. After that, the id is left
-        out if ``only_listed`` is True, and returned if ``only_listed`` is False.
+        * The id is in the second list: the transaction is older, and the id is returned.
+        * The id is in the first and in the third list, but not in the second: the transaction is
+          younger, and the id is left out.
+        * In all other cases, the age is not known yet. As a rule, the id is moving to another
+          coordinator, and no broker lists it meanwhile. So its coordinator is looked up again, and
+          the requests are repeated for about a second. If the age is still unknown then, the id is
+          left out if ``only_listed`` is True, and returned if ``only_listed`` is False.
 
         ``beside`` has requests that :meth:`describe` has already sent. Their responses are used if
         they are for the same ids and the same age.
         """
-        # While an id moves from one coordinator to another, no broker lists it. So if an id is not
-        # listed, its coordinator is looked up again, and the requests are repeated.
         waiting = dict.fromkeys(transactional_ids)
         old: set[str] = set()
         attempts = missed = 0
@@ -635,22 +639,24 @@ class TransactionClient(AdminClient):
         found: Mapping[str, TransactionDescription],
         deadline_ms: int,
         *,
-        shown_by: str = "",
+        coordinator_of: str = "",
         beside: Beside | None = None,
     ) -> Mapping[str, Sequence[TopicPartition]]:
-        """Returns the partitions without a leader, by transactional id. ``found`` has the
-        transactions to check. An id whose partitions all have leaders is not in the result.
+        """Checks whether the partitions of the transactions in ``found`` have leaders. Returns the
+        partitions without a leader, by transactional id. An id whose partitions all have leaders is
+        not in the result.
 
         Do not end a transaction that is in the result: Kafka 4 would lose the marker of the
         partition without a leader. A partition that the brokers do not know, for example because
         its topic was deleted, is not in the result.
 
-        * ``shown_by``: a transactional id, or empty. If it is empty, each coordinator gets a
-          Metadata request for its own transactions. If it is an id, the coordinator of this id gets
-          one Metadata request for all transactions. This coordinator must have accepted a write a
-          moment ago, which proves that the coordinator is not cut off from the cluster.
-        * ``beside``: requests that :meth:`describe` has already sent. The response to the Metadata
-          request is used if it has all topics of the transactions, and is at most FRESH_MS old.
+        * ``coordinator_of``: a transactional id, or empty. If it is empty, each coordinator gets a
+          Metadata request for its own transactions. If it is an id, only the coordinator of this id
+          gets a Metadata request, for all transactions. The caller must know that this coordinator
+          has accepted a write a moment ago: it is then not cut off from the cluster.
+        * ``beside``: requests that :meth:`describe` has already sent, or None. The response to its
+          Metadata request is used if it has all topics of the transactions, and is at most FRESH_MS
+          old. Then nothing is sent.
         """
         by_id = {i: one.partitions for i, one in found.items()}
         topics = _topics(by_id)
@@ -668,18 +674,18 @@ class TransactionClient(AdminClient):
         ):
             self.last_look = LastLook(call.answered_ms, by_id)
             return _without_leader(by_id, call.response)
-        return self._shown(by_id, shown_by, deadline_ms)
+        return self._shown(by_id, coordinator_of, deadline_ms)
 
     def _shown(
-        self, by_id: Mapping[str, Partitions], shown_by: str, deadline_ms: int
+        self, by_id: Mapping[str, Partitions], coordinator_of: str, deadline_ms: int
     ) -> Mapping[str, Sequence[TopicPartition]]:
         """Sends the Metadata requests of :meth:`leaderless`, and waits for all responses."""
         groups: defaultdict[object, dict[str, Partitions]] = defaultdict(dict)
-        nodes = {} if shown_by else self.loop.coordinators(by_id, deadline_ms)
+        nodes = {} if coordinator_of else self.loop.coordinators(by_id, deadline_ms)
         for i, written_to in by_id.items():
             groups[nodes.get(i)][i] = written_to
         calls = [
-            _metadata_call(_topics(group), CoordinatorKey(shown_by or next(iter(group))))
+            _metadata_call(_topics(group), CoordinatorKey(coordinator_of or next(iter(group))))
             for group in groups.values()
         ]
         shown = self.loop.receive_all(calls, deadline_ms, is_watched=True)

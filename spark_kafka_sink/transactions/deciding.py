@@ -151,7 +151,7 @@ def unready(
     """
     ids, number = decision.ids, decision.number
     timeout_ms = client.config.transaction_timeout_ms  # usually that of the tasks, too
-    beside = client.beside(ids, timeout_ms - margin_ms(timeout_ms), shown_by=log)
+    beside = client.beside(ids, timeout_ms - margin_ms(timeout_ms), coordinator_of=log)
     found = dict(client.describe((*ids, log), deadline, beside=beside))
     own = {log: found.pop(log)}
     shown_by = log
@@ -166,14 +166,14 @@ def unready(
     ]
     late = frozenset() if gone else near_timeout(client, found, margin_ms, deadline, beside=beside)
     if not gone and not late:
-        away = client.leaderless(found | own, deadline, shown_by=shown_by, beside=beside)
+        away = client.leaderless(found | own, deadline, coordinator_of=shown_by, beside=beside)
         # Without a leader, brokers may drop the marker of the log's transaction. Without its commit
         # marker, the next start would write the batch again. Without its abort marker, the next
         # start could not read the log.
         while log in away and client.clock.now_ms() < deadline:
             client.loop.pause(6, deadline)  # about 0.1 s
             with suppress(KafkaTimeoutError):  # then the last result counts
-                away = client.leaderless(found | own, deadline, shown_by=shown_by)
+                away = client.leaderless(found | own, deadline, coordinator_of=shown_by)
         left = tuple(sorted({str(tp) for partitions in away.values() for tp in partitions}))
         return refused(NoLeader(number, left)) if left else None
     abort_all(client, decision.transactions, client.deadline())

@@ -312,7 +312,7 @@ def commit_all(
             deadline_ms=min(limit_ms, client.clock.now_ms() + patience * _AGAIN_MS),
             looked_ms=looked_ms,
             partitions=partitions,
-            regardless=old or (),
+            unchecked=old or (),
         )
         outcomes |= {i: Outcome.COMMITTED for i, code in answers.items() if code is ErrorCode.NONE}
         left = [i for i in open_ if i not in outcomes]

@@ -175,8 +175,12 @@ def _address(host: str, port: int) -> str:
 def _stages(
     before: tuple[Stage, ...], channel: KafkaChannel, stages: tuple[Stage, ...]
 ) -> tuple[Stage, ...]:
-    """The stages of ``channel`` that are complete now. If the channel is closed, returns
-    ``before``, which has the stages that were complete before the close.
+    """Returns the stages of the connection ``channel`` that are complete now, at most up to TLS.
+    (The caller adds SASL when the channel is ready.)
+
+    * ``before``: the result of the previous call. It is returned again if the channel is not
+      connected, or is closed.
+    * ``stages``: the stages that the security protocol has between TCP and the first request.
     """
     if not channel.connected:
         return before

@@ -83,8 +83,8 @@ _REASONS = {
 
 
 def explain(error: ssl.SSLError) -> tuple[str, str | None]:
-    """Returns two texts for a TLS failure, with the names of Kafka's options: its cause, and a hint
-    how to fix it (or None).
+    """Explains a TLS failure in two texts, which have the names of Kafka's options: the cause of
+    the failure, and a hint how to fix it. The hint is None if no fix is known.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         known = _VERIFICATION.get(error.verify_code)
