@@ -45,17 +45,17 @@ def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
 
 
 def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
-    """Commits the open transactions of ``step.decision`` if ``step.done`` is true. Aborts these
-    transactions if ``step.done`` is false.
+    """Ends the open transactions of ``step.decision``: commits them if ``step.done`` is true, and
+    aborts them if it is false.
 
-    Returns the ids of the transactions that are not as the operator wants them:
+    Returns the ids of the decision's transactions that did not end as the operator wants:
 
-    * a transaction that could not be ended now,
-    * if ``step.done`` is true, a transaction that is aborted or has an unknown outcome,
-    * if ``step.done`` is false, a transaction that is committed.
+    * The transaction was open, and could not be ended as the operator wants.
+    * ``step.done`` is true, and the transaction was already aborted, or its outcome was unknown.
+    * ``step.done`` is false, and the transaction was already committed.
 
-    Ended transactions with an id in ``step.accepted`` are left out: the operator has seen and
-    accepted their outcomes.
+    In the last two cases, an id in ``step.accepted`` is left out: the operator has seen and
+    accepted the outcome of this transaction.
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())

@@ -145,8 +145,8 @@ def comparable(*writes: Sequence[Payload]) -> list[Counter[Payload]]:
     """Converts lists of payloads to Counters, one for each list. Two lists with the same payloads
     in different orders have equal Counters.
 
-    If the number of dead letters is unknown in any payload of any list, the Counters ignore dead
-    letters: the number is None in all payloads.
+    If any payload of any list has an unknown number of dead letters, the numbers of dead letters
+    are not compared: ``letters`` is None in all payloads of all Counters.
     """
     if any(one.letters is None for payloads in writes for one in payloads):
         writes = tuple([replace(one, letters=None) for one in payloads] for payloads in writes)
@@ -221,8 +221,10 @@ class CommitState:
     * ``lost``: if the decided batch is committed only in part, the transactional ids of its aborted
       transactions. Empty in all other cases.
     * ``done``: the newest KEPT_DONE done batches, oldest first.
-    * ``parts``: the recorded writes of a block (:class:`Part`), or empty.
-    * ``parts_of``, ``parts_token``: the batch number and the token of this block.
+    * ``parts``: the recorded writes of a block, or empty. A block (``with
+      spark_kafka_sink.transaction(...)``) has several writes that are committed together, as one
+      batch. A write (:class:`Part`) is kept here from its own end to the decision of the batch.
+    * ``parts_of``, ``parts_token``: the batch number and the unique name of this block.
     * ``other``: fields that a newer version of this package has written, as pairs of name and JSON.
       These fields are kept unchanged.
     * ``take_over``: the generations before and after the last take-over, such as (5, 6). (0, 0) if
@@ -431,8 +433,10 @@ class CommitState:
     def _with_done(self, done: Done) -> CommitState:
         """The state with one more done batch.
 
-        For an earlier batch that had several writes, only number and digest are kept, because a
-        query replays only its last batch.
+        Of each earlier batch that had several writes, only the number and the digest are kept. Only
+        a ``transaction`` block has several writes, and its query replays only its last batch. A
+        batch with one write keeps its payload, because it may be a txnVersion of a job. A job can
+        repeat earlier versions.
         """
         kept = tuple(
             replace(one, payloads=one.payloads if len(one.payloads) < 2 else ())

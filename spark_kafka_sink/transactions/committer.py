@@ -156,7 +156,8 @@ class Committer:
 
         * :class:`BatchError`: each subclass says in its docstring which rows are visible.
         * Any other KafkaError: nothing is decided, and no row is visible. The prepared transactions
-          are aborted: now, by a later abort or sweep, or by their timeout.
+          may still be open. They end by :meth:`abort`, which Spark calls after a failed commit, by
+          the sweep of a later commit, or by their timeout.
         """
         how = self.perform(CommitBatch(owner, batch)).how
         assert how is not None

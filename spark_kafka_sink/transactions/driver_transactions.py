@@ -1,8 +1,10 @@
-"""Transactions that the driver itself writes, with a consumer group's offsets or a report. The
-commit log's writer uses the same requests.
+"""Transactions that the driver itself writes, with a consumer group's offsets or a report.
 
 :func:`prepare` begins such a transaction, writes into it, and leaves it open. ``committer.py``
 commits or aborts it together with the tasks' transactions.
+
+:func:`add_partition_call` and :func:`produce_call` create the requests AddPartitionsToTxn and
+Produce. The writer of the commit log (``log_writer.py``) also uses these two functions.
 """
 
 from __future__ import annotations
@@ -145,7 +147,8 @@ def produce_call(
 
     * ``within``: the transaction of the record batch, or None.
     * ``sequence``: the batch's first sequence number in the transaction.
-    * ``right``: the right that the request needs, for the text of an AuthorizationError.
+    * ``right``: the right (ACL) that the principal needs, such as "WRITE on the topic 'orders'". It
+      is shown in the hint of an AuthorizationError.
     """
     # Imported here, so that a commit without exactly-once doesn't load Arrow.
     from spark_kafka_sink.records.single_record import batch_of

@@ -59,15 +59,19 @@ _OVERDUE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcomes:
-    """The outcomes of the transactions of a decision. These fields have transactional ids. The id
-    of a committed transaction is in none of them.
+    """The outcomes of the transactions of a decision, as transactional ids. The id of a committed
+    transaction is in no field. The id of any other transaction is in one of three fields:
 
-    * ``lost``: aborted transactions.
-    * ``unknown``: transactions whose outcome the coordinators can't show.
-    * ``expired``: the ids of ``unknown`` that the coordinators no longer have.
-    * ``unclear``: transactions for which no definite response came in time.
-    * ``overdue``: the ids of ``unclear`` that are still open, although brokers should have aborted
-      them because of their age.
+    * ``lost``: the transaction was aborted.
+    * ``unknown``: its coordinator has responded, but can't show how the transaction ended.
+    * ``unclear``: the transaction was not known to be ended in time. It may still be open, or its
+      coordinator may not have responded.
+
+    Two more fields repeat some of these ids:
+
+    * ``expired``: the ids in ``unknown`` that their coordinators no longer have.
+    * ``overdue``: the ids in ``unclear`` whose transactions are still open, although brokers should
+      have aborted them because of their age.
     """
 
     lost: tuple[str, ...] = ()

@@ -1,11 +1,13 @@
 """The time limits of a decision to commit a batch, as functions of transaction.timeout.ms:
 
 * The *margin* is the time that is reserved for the commit of a decided batch. A batch may be
-  decided only if the age of each transaction is less than (the transaction's timeout - margin).
-* The *lease* is the timeout of the transaction that writes the decision to the commit log. This
-  transaction begins before the ages of the batch's transactions are checked. The decision takes
-  effect when EndTxn commits this transaction. If EndTxn is so late that the coordinator has already
-  aborted this transaction because of its timeout, the decision never takes effect.
+  decided only if each of its transactions is younger than its timeout minus the margin.
+* The *lease* is the timeout of another transaction: the *log transaction*, which writes the
+  decision to the commit log.
+
+The log transaction begins before the ages of the batch's transactions are checked. The decision
+takes effect when EndTxn commits the log transaction. If EndTxn arrives after the lease, and the
+coordinator has already aborted the log transaction, the decision never takes effect.
 """
 
 from __future__ import annotations
@@ -33,10 +35,13 @@ def margin_ms(timeout_ms: int) -> int:
 
 def lease_ms(timeout_ms: int) -> int:
     """Returns the lease in milliseconds: the timeout of a transaction that writes to the commit
-    log. The lease is half of (:func:`margin_ms` - 10 s), but at least 1 s and at most 15 s.
+    log, for example the decision to commit a batch. The lease is half of (:func:`margin_ms` -
+    10 s), but at least 1 s and at most 15 s.
 
-    The 10 s are for a coordinator that aborts an old transaction late. If transaction.timeout.ms is
-    less than 60 s, the margin may be too short for these 10 s. Then a late decision may take effect
-    after transactions of its batch have timed out, and the batch may be committed in part.
+    A coordinator may abort this transaction up to 10 s after the lease. Until then, EndTxn can
+    commit the transaction, and the decision takes effect. So the margin must be longer than the
+    lease and these 10 s together. If transaction.timeout.ms is less than 60 s, the margin may be
+    too short. Then a late decision may take effect after transactions of its batch have timed out,
+    and the batch may be committed in part.
     """
     return max(1_000, min(_LONGEST_MS, (margin_ms(timeout_ms) - _SCAN_MS) // 2))

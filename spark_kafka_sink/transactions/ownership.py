@@ -1,15 +1,19 @@
-"""The rule that determines which run may decide about the batches of a key. A key is the name of a
-query or a job in the commit log. :class:`Owner` checks a run against the state of the key.
+"""The rule that determines which run may commit the batches of a key.
+
+* A *key* is the name of a query or a job in the commit log. The log has a state for each key.
+* A *run* is one start of a query or a job. The *owner* of a key is the run that may commit the
+  key's batches.
+* If another run takes over the key, the earlier owner is *superseded*: its commits are refused.
+* The *generation* is a number in the state of the key. Each take-over raises it.
+* A run *plans* a batch before the tasks start, and remembers the generation of that time.
+
+:class:`Owner` is a run that wants to commit a batch. It applies the rule to the state of the key.
 ``table.py`` chooses the step that follows.
 
-The *owner* is the run that may commit the key's batches. When another run takes over the key, the
-earlier owner is *superseded*: its commits are refused. Each take-over raises the *generation*, a
-number in the state of the key.
-
-A driver first fences the earlier writers of the key, and then checks the state by this rule. So its
-decision is written only if no other driver has changed the state after this check. If two drivers
-run the same query, one of them is stopped, and each batch is visible once. For example, a stream
-has the drivers A and B. The run of A owns the key at generation 1:
+A driver first fences the earlier writers of the key, and then applies the rule to the state. So its
+decision to commit a batch is written only if no other driver has changed the state in the meantime.
+If two drivers run the same query, one of them is stopped, and each batch is visible once. For
+example, a stream has the drivers A and B. The run of A owns the key at generation 1:
 
 1. A and B plan batch 1.
 2. A commits batch 1.
@@ -17,7 +21,8 @@ has the drivers A and B. The run of A owns the key at generation 1:
 4. A and B plan batch 2, both at generation 1.
 5. B finds that the key still has generation 1. So B commits batch 2, and takes over the key: the
    generation is now 2.
-6. A finds that its run is superseded, and stops.
+6. A finds that its run is superseded, and stops. The rows that A wrote for batch 2 never become
+   visible.
 """
 
 from __future__ import annotations

@@ -321,9 +321,9 @@ class InPart:
 @dataclass(frozen=True, slots=True)
 class NotDescribed:
     """The reason why a commit fails: it is unknown whether the batch is committed. The decision to
-    commit the batch is not in the commit log now, but may have been there before. A request for the
-    descriptions of the batch's transactions has failed with ``error``. ``ids`` are the ids of all
-    transactions of the batch.
+    commit the batch is not in the commit log now, but may have been there before. So the commit
+    requested descriptions of the batch's transactions, to find out whether they are committed, and
+    this request has failed with ``error``. ``ids`` are the ids of all transactions of the batch.
     """
 
     number: int
@@ -334,7 +334,8 @@ class NotDescribed:
 @dataclass(frozen=True, slots=True)
 class EndedSomehow:
     """The reason why a commit fails: it is unknown whether the batch is committed. The decision to
-    commit the batch is not in the commit log now, but may have been there before.
+    commit the batch is not in the commit log now, but may have been there before. The coordinators'
+    descriptions of the batch's transactions do not show the outcome either.
     """
 
     number: int
@@ -511,14 +512,15 @@ def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
     return Refuse(Commit.UNKNOWN, NotFinished(decision.number, decision.ids, fate, error))
 
 
-def ended_by_others(
+def outcome_of_decision(
     tried: Decision, seen: tuple[TransactionDescription, ...] | KafkaError
 ) -> Commit | Refuse | None:
     """Finds out whether the batch of the decision ``tried`` is committed. This decision is not in
-    the commit log now, but may have been there before. ``seen`` has the coordinators' descriptions
-    of the transactions, in the order of ``tried.transactions``. If no descriptions were received,
-    ``seen`` is the error.
+    the commit log now, but may have been there before. Then another driver may have ended the
+    transactions of the batch.
 
+    ``seen`` has the coordinators' descriptions of these transactions, in the order of
+    ``tried.transactions``. If the request for the descriptions failed, ``seen`` is the error.
     Returns one of these results:
 
     * COMMITTED: all transactions are committed.

@@ -37,7 +37,7 @@ from spark_kafka_sink.transactions.commit_state import (
 from spark_kafka_sink.transactions.ending import CommitOutcomes
 from spark_kafka_sink.transactions.outcomes import is_lost
 from spark_kafka_sink.transactions.ownership import Owner
-from spark_kafka_sink.transactions.results import Commit, Refuse, ended_by_others
+from spark_kafka_sink.transactions.results import Commit, Refuse, outcome_of_decision
 from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 
 # --- goals -------------------------------------------------------------------------------------
@@ -610,7 +610,7 @@ def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError)
     """
     tried = view.tried
     assert tried is not None
-    is_gone = ended_by_others(tried, seen) is None
+    is_gone = outcome_of_decision(tried, seen) is None
     if not isinstance(seen, KafkaError) and all(map(is_lost, tried.transactions, seen)):
         tried = None
     return replace(view, seen=seen, tried=tried, decided=None if is_gone else view.decided)

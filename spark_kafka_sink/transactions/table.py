@@ -1,8 +1,9 @@
 """The rules of "Who may act when" of docs/design/commit-protocol.md, as one table for each goal.
 
 Each row of a table is a function of a goal and a view. A row that applies returns the next step. A
-row that does not apply returns None. The first row that applies counts. :func:`next_step` is a pure
-function. ``committer.py`` performs the steps.
+row that does not apply returns None. The first row that applies counts. The docstring of a row is
+its rule: the condition under which the row applies, and what the next step does. The page has these
+rules, too. :func:`next_step` is a pure function. ``committer.py`` performs the steps.
 
 * A *goal* is the work that a caller requests for one key of the commit log, such as the commit of a
   batch. A key is the name of a query or of a job.
@@ -64,9 +65,9 @@ from spark_kafka_sink.transactions.results import (
     Refuse,
     RunAborted,
     Undone,
-    ended_by_others,
     in_part,
     not_finished,
+    outcome_of_decision,
     perhaps_decided,
     raised,
     refused,
@@ -179,9 +180,10 @@ def decides_next(goal: Goal, view: View) -> bool:
 
 
 def a_step_has_failed(goal: Goal, view: View) -> Step | None:
-    """If a step has failed, the key is opened again for another attempt, or the roll forward,
-    commit, abort or command fails. For example, if another driver has fenced this driver, this
-    driver opens the key again.
+    """If a step has failed, the next step opens the key again, for another attempt. The roll
+    forward, the commit, the abort or the operator's command fails if another attempt would not
+    help, or if the time for attempts is over. For example, if another driver has fenced this
+    driver, this driver opens the key again.
     """
     if view.failed is None:
         return None
@@ -195,15 +197,15 @@ def a_step_has_failed(goal: Goal, view: View) -> Step | None:
 
 
 def the_key_is_not_open(_: Goal, view: View) -> Step | None:
-    """If this process does not have the key open, it opens the key: InitProducerId fences every
-    earlier writer of the key, and then the process reads the key's state.
+    """If this process does not have the key open, the next step opens the key: InitProducerId
+    fences every earlier writer of the key, and then the process reads the key's state.
     """
     return None if view.is_open else Open()
 
 
 def it_is_over(_: Goal, __: View) -> Step | None:
-    """If no earlier row of this table applies, nothing is left to do: the roll forward, abort or
-    command returns its result.
+    """If no earlier row of this table applies, nothing is left to do. The roll forward, the abort
+    or the operator's command ends, and its caller gets the result.
     """
     return Return()
 
@@ -212,18 +214,18 @@ def it_is_over(_: Goal, __: View) -> Step | None:
 
 
 def the_key_is_not_read(_: RollForward, view: View) -> Step | None:
-    """If the state of the key is not known yet, it is read from the log without opening the key.
-    Other drivers can still write the key.
+    """If the state of the key is not known yet, the next step reads it from the log, without
+    opening the key. So other drivers can still write the key.
     """
     return None if view.is_read or view.is_open else Read()
 
 
 def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | None:
-    """If no write is in progress, and no batch is DECIDED or PARTIAL, the caller's check is called
-    with the state that was read without opening the key. If the check accepts the state, the roll
-    forward returns this state. If the check finds that another run has taken over, the roll forward
-    fails at once. If the check refuses the state for another reason, the key is opened, and the
-    check is repeated.
+    """If no write is in progress, and no batch is DECIDED or PARTIAL, this row calls the caller's
+    check with the state that was read without opening the key. If the check accepts the state, the
+    roll forward ends, and its caller gets this state. If the check finds that another run has taken
+    over, the roll forward fails at once. If the check refuses the state for another reason, later
+    rows open the key, and call the check again.
     """
     if view.is_open or not view.is_settled or view.state.phase is not Phase.DONE:
         return None
@@ -329,19 +331,19 @@ def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
 
 
 def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | None:
-    """If the decision of this commit may have been in the log, but is not there now, the
-    coordinators describe the transactions of the decision. If all are committed, the commit has
-    succeeded. If each is open or aborted, the later rows of this table apply, and the commit may
-    decide again. If some are committed and others were aborted, the commit fails. In all other
-    cases the outcome is unknown, and three facts are checked: the log had the decision, the log now
-    shows the batch as done, and the log shows no take-over by another run. If all three are true,
-    the commit has succeeded. If one is missing, the commit fails.
+    """If the decision of this commit may have been in the log, but is not there now, the next step
+    requests descriptions of the decision's transactions from their coordinators. If all are
+    committed, the commit has succeeded. If each is open or aborted, the later rows of this table
+    apply, and the commit may decide again. If some are committed and others were aborted, the
+    commit fails. In all other cases the outcome is unknown, and three facts are checked: the log
+    had the decision, the log now shows the batch as done, and the log shows no take-over by another
+    run. If all three are true, the commit has succeeded. If one is missing, the commit fails.
     """
     if view.tried is None:
         return None
     if view.seen is None:
         return LookAt(view.tried)
-    found = ended_by_others(view.tried, view.seen)
+    found = outcome_of_decision(view.tried, view.seen)
     by_us = view.state.newest_run == goal.owner.run_id
     is_done = by_us and view.decided is not None and view.state.has_done(view.decided)
     if is_done and isinstance(found, Refuse) and found.how is Commit.UNKNOWN:
@@ -456,10 +458,11 @@ COMMIT: Final = (
 
 
 def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
-    """If the log has the decision to commit this batch, no transaction is aborted, because an abort
-    never undoes a decision. The abort recognizes the decision by the commit messages of the tasks.
-    If they name transactions, the decision must have at least one of these transactions. If they
-    name none, the decision must have the batch's number, and the run of the batch must own the key.
+    """If the log has the decision to commit this batch, the abort ends and aborts no transaction,
+    because an abort never undoes a decision. There are two cases. If the tasks' commit messages
+    name transactions of the batch, a decision with at least one of these transactions is the
+    decision of this batch. If the messages name no transaction, a decision with the number of this
+    batch is its decision, provided that the run of the batch owns the key.
     """
     decision = view.state.decision
     if decision is None:
@@ -472,8 +475,8 @@ def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
-    """If the run of the batch is not superseded yet, the run is added to the list `superseded` in
-    the state of the key. So no later commit of the run can write a decision.
+    """If the run of the batch is not superseded yet, the next step adds this run to the list
+    `superseded` in the state of the key. So no later commit of the run can write a decision.
     """
     # (Another thread of the run may have decided a batch with this number. Even then the run is
     # added, because this decision may be undone later.)
@@ -494,18 +497,19 @@ def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
-    """If the prepared transactions of the batch may be open, they are aborted. If a coordinator
-    can't describe one of the prepared transactions, all of them stay open at this step. If a
-    partition of a transaction has no leader, only this transaction stays open.
+    """If the prepared transactions of the batch may be open, the next step aborts them. If a
+    coordinator can't describe one of them, all of them stay open at this step. If a partition of a
+    transaction has no leader, only this transaction stays open.
     """
     return AbortAll(goal.transactions) if view.is_aborted is None else None
 
 
 def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
-    """If the abort has not looked for other open transactions yet, it looks for them, and aborts
-    two kinds. The first kind are transactions of the batch's run with the generation of the batch
-    or an earlier one. The second kind are transactions that can't be committed any more, because
-    their run is superseded. Transactions that a decision names stay open.
+    """If the abort has not searched for other open transactions yet, the next step searches for
+    them, and aborts two kinds. The first kind are transactions of the batch's run with the
+    generation of the batch or an earlier one. The second kind are transactions that can't be
+    committed any more, because their run is superseded. Transactions that a decision names stay
+    open.
     """
     # (A planning does not abort transactions of superseded runs, so an abort does it.)
     owner = goal.owner
@@ -515,10 +519,9 @@ def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
 
 
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
-    """If tasks of the batch may still run, they may open more transactions. So the abort waits
-    until Spark has had time to kill the tasks. Then the abort looks for open transactions once
-    more, and aborts the two kinds of the previous row. Transactions that a decision names stay
-    open.
+    """If tasks of the batch may still run, they may open more transactions. So the next step waits
+    until Spark has had time to kill the tasks. Then it searches for open transactions once more,
+    and aborts the two kinds of the previous row. Transactions that a decision names stay open.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
@@ -527,9 +530,9 @@ def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
 
 
 def nothing_will_follow_it(goal: AbortBatch, view: View) -> Step | None:
-    """The abort of a job without txnAppId removes the key of the job, because such a job is never
-    repeated. The key stays if a prepared transaction may still be open, or if the log shows the
-    batch as decided or done.
+    """If the batch belongs to a job without txnAppId, the next step removes the key of the job from
+    the log, because such a job is never repeated. The key stays if a prepared transaction may still
+    be open, or if the log shows the batch as decided or done.
     """
     # (A commit of the job also removes the key. So a missing key does not show whether the rows of
     # the job are visible.)
@@ -557,10 +560,10 @@ ABORT: Final = (
 
 
 def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
-    """The abort searches for open transactions of the batch that no decision names: the ids of
-    these transactions show the runs of the batch. If the first search finds none, the abort waits
-    until Spark has had time to kill the tasks, and then searches once more. A task may open its
-    transaction between the two searches.
+    """The next step searches for open transactions of the batch that no decision names: the ids of
+    these transactions show the runs of the batch. If the first search finds none, a second search
+    follows, after Spark has had time to kill the tasks. A task may open its transaction between the
+    two searches.
     """
     if _undecided(view) or view.searches > 1:
         return None
@@ -575,19 +578,19 @@ def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
 
 
 def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
-    """The runs of the batch's open transactions are added to the list `superseded` in the state of
-    the key, with one write. So no later commit of these runs can write a decision. A transaction
-    does not count if a decision names it, or if the log shows that its run can't commit it any
-    more.
+    """The next step adds the runs of the batch's open transactions to the list `superseded` in the
+    state of the key, with one write. So no later commit of these runs can write a decision. A
+    transaction does not count if a decision names it, or if the log shows that its run can't commit
+    it any more.
     """
     return None if view.has_superseded else _aborting(view, _undecided(view))
 
 
 def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """The open transactions of the batch are aborted, and also the open transactions of all
-    superseded runs. Transactions that a decision names stay open. Tasks that still run can open new
-    transactions. So this row applies twice: at once, and again after Spark has had time to kill the
-    tasks.
+    """The next step aborts the open transactions of the batch, and also the open transactions of
+    all superseded runs. Transactions that a decision names stay open. Tasks that still run can open
+    new transactions. So this row applies twice: at once, and again after Spark has had time to kill
+    the tasks.
     """
     # (If a run is still not superseded, it planned at a later generation than the state has: the
     # log has lost records.)
@@ -611,9 +614,10 @@ ABORT_UNKNOWN: Final = (
 
 
 def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> Step | None:
-    """The key is opened before the abort if the run of one of the transactions may still commit.
-    The run of a job without txnAppId always counts as such a run. In all other cases the key is not
-    opened: all runs are superseded, so none of the transactions can be committed any more.
+    """If the run of one of the transactions may still commit, the next step opens the key, before
+    the abort. The run of a job without txnAppId always counts as such a run. In all other cases the
+    key is not opened: all runs are superseded, so none of the transactions can be committed any
+    more.
     """
     # Without the opening, this could happen:
     #   1. We read the state: no decision names transaction T.
@@ -626,10 +630,10 @@ def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> 
 
 
 def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
-    """Before transactions are aborted, their runs are added to the list `superseded` in the state
-    of the key, with one write. So no later commit of these runs can write a decision. The key of a
-    job without txnAppId stays in the log, because the job may be running. Later the job's own abort
-    removes the key. If the job is dead, an operator's reset removes the key.
+    """Before the abort, the next step adds the runs of the transactions to the list `superseded` in
+    the state of the key, with one write. So no later commit of these runs can write a decision. The
+    key of a job without txnAppId stays in the log, because the job may be running. Later the job's
+    own abort removes the key. If the job is dead, an operator's reset removes the key.
     """
     if not view.is_open or view.has_superseded:
         return None
@@ -640,10 +644,10 @@ def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
 
 
 def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
-    """The transactions that the operator has selected are aborted. Two kinds are left alone:
-    transactions that a decision names, and transactions of the run that owns the key and may still
-    commit. With `--force`, the operator can include both kinds. A transaction that has ended or
-    changed since the operator saw it is always left alone.
+    """The next step aborts the transactions that the operator has selected. Two kinds are left
+    alone: transactions that a decision names, and transactions of the run that owns the key and may
+    still commit. With `--force`, the operator can include both kinds. A transaction that has ended
+    or changed since the operator saw it is always left alone.
     """
     if view.by_hand is not None:
         return None
@@ -680,7 +684,7 @@ def the_decision_has_changed(goal: Resolve, view: View) -> Step | None:
 
 
 def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
-    """The command `kprod txn resolve` ends the open transactions of the batch before it writes the
+    """The next step ends the open transactions of the batch, before the command writes the
     resolution to the log, because no driver would end them afterwards. If the operator wants the
     batch to count as done, the open transactions are committed. If the batch is to be written
     again, they are aborted.
@@ -702,9 +706,9 @@ def some_contradict_it(goal: Resolve, view: View) -> Step | None:
 
 
 def it_is_to_be_resolved(goal: Resolve, view: View) -> Step | None:
-    """The operator's resolution is written to the log. If the operator wants the batch to count as
-    done, the log then shows the batch as DONE. If the batch is to be written again, the log then
-    shows the batch as neither decided nor done.
+    """The next step writes the operator's resolution to the log. If the operator wants the batch to
+    count as done, the log then shows the batch as DONE. If the batch is to be written again, the
+    log then shows the batch as neither decided nor done.
     """
     return Write(view.state.resolved(done=goal.done), Writing.RESOLVED)
 
@@ -740,11 +744,11 @@ def the_state_has_changed(goal: Reset, view: View) -> Step | None:
 
 
 def it_is_to_be_reset(goal: Reset, view: View) -> Step | None:
-    """The state of the key is replaced by an empty state with a higher generation. So no batch that
-    was planned before the reset can be decided any more. Exception: the key of a job without
-    txnAppId is removed. If such a job is still running, it can commit after the reset, because the
-    log keeps neither the generation nor the list of aborted runs. The command's question to the
-    operator mentions this risk.
+    """The next step replaces the state of the key by an empty state with a higher generation. So no
+    batch that was planned before the reset can be decided any more. Exception: if the key belongs
+    to a job without txnAppId, the next step removes the key. If such a job is still running, it can
+    commit after the reset, because the log keeps neither the generation nor the list of aborted
+    runs. The command's question to the operator mentions this risk.
     """
     state = None if _is_of_job(goal) else view.state.forgotten(view.wall_ms)
     return Write(state, Writing.RESET)
@@ -762,17 +766,17 @@ RESET: Final = (
 
 
 def its_removal_has_failed(goal: Forget, view: View) -> Step | None:
-    """If the removal of the key's records has failed, it is tried again if another attempt may
-    help. The command fails if another attempt would not help, or if the time for attempts is over.
-    The key is not opened before an attempt, because an opening would decode the records.
+    """If the removal of the key's records has failed, the next step tries it again. The command
+    fails if another attempt would not help, or if the time for attempts is over. The key is not
+    opened before an attempt, because an opening would decode the records.
     """
     step = a_step_has_failed(goal, view)
     return Remove(step.up_to_ms, step.most_ms) if isinstance(step, Open) else step
 
 
 def it_is_to_be_removed(_: Forget, view: View) -> Step | None:
-    """If the records of the key are not removed yet, the command removes them. It does not find out
-    whether the last batch of the key is committed.
+    """If the records of the key are not removed yet, the next step removes them. It does not find
+    out whether the last batch of the key is committed.
     """
     return None if view.is_recorded else Remove()
 

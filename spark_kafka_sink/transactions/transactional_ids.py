@@ -79,9 +79,9 @@ def check_part(option: str, value: str) -> str:
 
 
 def parse(text: str) -> TransactionalId | None:
-    """Parses the transactional id of a task's transaction, or of the driver's own transaction with
-    a report or with offsets. Returns None for any other id, such as the id that writes the commit
-    log, or another client's id.
+    """Parses a transactional id that a task uses, or that the driver uses for a report or for a
+    consumer group's offsets. Returns None for any other id, such as the id of the commit log's
+    writer (:func:`log_id`), or another client's id.
     """
     *names, number = text.split(SEPARATOR)
     if not 3 <= len(names) <= 4:

@@ -186,7 +186,7 @@ def blocker(name: str | None, found: TransactionDescription | None, **fields: An
             "its coordinator is ending it: check again in a moment",
         ),
         (
-            blocker(None, None, committed="theirs"),
+            blocker(None, None, committed_id="theirs"),
             "theirs, committed without its marker",
             "an abort loses its rows: copy them first (read_uncommitted). Then Kafka's own tool",
         ),

@@ -533,8 +533,9 @@ class LogSession:
         """Checks that :attr:`state` is the newest state of the key, without changing the log.
         Raises LogChangedError if the state is old, and the other errors of :meth:`write`.
 
-        If this session has never written, it can't be used any more after the check. The caller
-        must open a new session.
+        If this session has already written, its write was the check, and nothing is sent. If it has
+        never written, this method begins a write and aborts it. After an aborted write, a session
+        can't be used any more. So the caller must then open a new session.
         """
         if self._is_newest is None:
             return  # this session's own write has shown that the state is the newest

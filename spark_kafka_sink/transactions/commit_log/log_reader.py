@@ -52,12 +52,12 @@ class LogSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """Selects the records of the key ``key`` of the commit log. If ``prefix`` is True, also selects
-    the records of every key that begins with ``key`` and the separator ``~``.
+    """Selects the records of some keys of the commit log: of the key ``key``, and if ``prefix`` is
+    True, also of every key that begins with ``key`` and the separator ``~``.
 
-    A malformed record of another key usually does no harm: a batch is decoded only if its bytes
-    contain ``key``. A batch with a wrong checksum, or a batch that can't be decompressed, makes all
-    keys of its partition unreadable.
+    A record batch is decoded only if its bytes contain ``key``. So a malformed record of another
+    key usually does no harm. But a batch with a wrong checksum, or a batch that can't be
+    decompressed, makes all keys of its partition unreadable.
     """
 
     key: bytes

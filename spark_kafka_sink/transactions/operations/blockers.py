@@ -59,22 +59,23 @@ class Whose(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """An open transaction that blocks the read_committed consumers of ``topic``. ``producer_id``
-    and ``producer_epoch`` identify the transaction.
+    """A transaction that is open in partitions of ``topic``, and blocks the read_committed
+    consumers of this topic. ``producer_id`` and ``producer_epoch`` identify the transaction.
 
     * ``starts``: the offset of the transaction's first record, by partition.
     * ``held``: the partitions in which this transaction is the oldest open one. There it determines
       the last stable offset.
     * ``transactional_id``: None if no coordinator lists the transaction as open.
     * ``found``: the coordinator's description of the transaction, or None.
-    * ``standing``: whether the transaction's run may still commit. A run is one start of a query or
-      a job. None if ``transactional_id`` is None, or belongs to another client or to the commit
-      log's writer.
+    * ``standing``: whether the run of the transaction may still commit. (A run is one start of a
+      query or a job.) ``standing`` is None if ``transactional_id`` is None, or is the id of another
+      client or of the commit log's writer.
     * ``decided``: the decision to commit the transaction, or None.
     * ``age_ms``: the age in milliseconds by this machine's clock. None if it is unknown.
-    * ``committed``: the transactional id, if the coordinator shows this transaction as committed.
-      Then a partition has lost the commit marker, because it had no leader. None in all other
-      cases.
+    * ``committed_id``: None, except in this case: a partition had no leader when the coordinator
+      committed the transaction, and so never received the commit marker. The partition still shows
+      the transaction as open, and the coordinator shows it as committed. ``committed_id`` is then
+      its transactional id, and ``transactional_id`` is None.
     """
 
     topic: str
@@ -87,7 +88,7 @@ class Blocker:
     standing: Standing | None
     decided: DecidedBy | None
     age_ms: int | None
-    committed: str | None = None
+    committed_id: str | None = None
 
     @property
     def whose(self) -> Whose:
@@ -104,8 +105,8 @@ class Blocker:
         """A text for the operator that describes the client to which the transaction belongs."""
         if self.whose is Whose.DECIDED and self.decided is not None:
             return f"batch {self.decided.number} of {self.decided.key}, which is decided"
-        if self.committed is not None:
-            return f"{self.committed}, committed without its marker"
+        if self.committed_id is not None:
+            return f"{self.committed_id}, committed without its marker"
         return _OWNERS[self.whose]
 
     @property
@@ -119,7 +120,7 @@ class Blocker:
                 f"--bootstrap-server ... abort --topic {self.topic} --partition {partition} "
                 f"--start-offset {offset}"
             )
-            if self.committed is not None:
+            if self.committed_id is not None:
                 return f"an abort loses its rows: copy them first (read_uncommitted). Then {tool}"
             return (
                 "the principal may not DESCRIBE its id, or its coordinator is moving, as when a "
@@ -284,7 +285,7 @@ def _blocker(
     starts: Mapping[int, int],
     held: Sequence[HeldPartition],
     seen: _Seen | None,
-    committed: str | None,
+    committed_id: str | None,
 ) -> Blocker:
     return Blocker(
         topic,
@@ -296,7 +297,7 @@ def _blocker(
         None if seen is None else seen.standing,
         None if seen is None else seen.decided,
         None if seen is None else seen.found.age_ms(client.clock.wall_ms()),
-        committed,
+        committed_id,
     )
 
 
