@@ -7,10 +7,16 @@ After a failure, Spark runs a micro-batch again with the same id. Spark does not
 writes of a user's function are the same write. So the user gives each write a name. The commit log
 then identifies a write by its name (txnAppId) and the micro-batch's id (txnVersion).
 
-The commit log also gets a run id, which ``exactly_once/named_writes.py`` generates for each name
-and each run of a query. If two queries use one name, they have different run ids, so the commit log
-refuses writes. A new checkpoint with an old name is an error. After a failed write, the next write
-gets a new run id.
+A name belongs to one query and its checkpoint. The commit log refuses other writes:
+
+* If two running queries use one name, the commit log refuses the writes of one of them. To
+  distinguish the queries, each write has a run id. ``exactly_once/named_writes.py`` generates it
+  for each name and each run of a query.
+* If a query with a new checkpoint uses an old name, its batch ids begin at 0 again. The commit log
+  expects the last id or a larger one, from the same query, and refuses the writes.
+
+A failed write is aborted, and the commit log then refuses its run id. So the next write of the same
+query gets a new run id.
 """
 
 from __future__ import annotations

@@ -84,8 +84,9 @@ def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[Ho
     """Checks the cluster from the executors of a new Spark session, in a small Spark job.
 
     ``address`` is a master (as for spark-submit) or a Spark Connect server (``sc://host:15002``).
-    The tasks run only the steps whose result can differ between machines. With a Spark Connect
-    server, one of the tasks runs every step.
+    With a master, the tasks run only the steps whose result can differ between machines, because
+    the caller runs every step on this machine. With a Spark Connect server, this machine may be
+    unable to reach the brokers. So one of the tasks runs every step.
 
     Raises ConfigError if PySpark is not installed. If the session can't be created, the result has
     a failed step.

@@ -144,9 +144,11 @@ class WorkerIds:
 
 
 def _free(used: list[int], last_done: int) -> int:
-    """Returns the smallest number that is free for a transactional id. ``used`` has, for each
-    number, the batch that has used the number last. A number is free if that batch is not later
-    than ``last_done``. If no number is free, the result is a new number: the length of ``used``.
+    """Returns the smallest free ``k``: the number at the end of a transactional id.
+
+    ``used[k]`` is the last batch that has used the id with the number ``k``. The number is free if
+    that batch is done, so not later than ``last_done``. If no number in ``used`` is free, the
+    result is the next new number: the length of ``used``.
     """
     return next((k for k, last_use in enumerate(used) if last_use <= last_done), len(used))
 

@@ -202,8 +202,11 @@ def _named(name: str) -> Column:
 
 
 def _text_of(column: Column, of: types.DataType) -> Column:
-    """The text of a value, for a bound of a range. Null for a string that is not valid UTF-8: no
-    range begins at such a string, because Python would read it as a different string.
+    """Converts a column of the type ``of`` to the texts that are recorded as bounds of ranges.
+    :func:`_value` converts a text back.
+
+    A string that is not valid UTF-8 becomes null, so that no range begins at this string: Python
+    would read it as a different string.
     """
     if isinstance(of, types.TimestampType):
         column = F.unix_micros(column)

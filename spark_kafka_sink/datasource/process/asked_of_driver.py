@@ -82,8 +82,9 @@ def text_or_error(
 
 
 def schema_with_text(answer: Callable[[], str]) -> StructType:
-    """A schema that carries the text that ``answer()`` returns. If ``answer()`` raises an error,
-    the schema carries the message, hint and kind of the error.
+    """Calls ``answer`` on the driver, and makes a schema whose metadata contain the text that
+    ``answer`` returns. If ``answer`` raises a KafkaError, the metadata contain the type, message,
+    hint and kind of the error. :func:`text_or_error` raises this error again in the user's process.
     """
     try:
         found = {_ANSWER: answer()}

@@ -1,6 +1,6 @@
-"""Converts Spark's types to the column types that formats with a schema support.
+"""Converts Spark's types to the column types of the formats Avro, Protobuf and JSON Schema.
 
-:func:`cast_of` gives advice for a type that can't be written.
+:func:`cast_of` gives advice for a type that these formats can't write.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def cast_of(data_type: DataType) -> str:
 
 
 def column_type(data_type: DataType, path: str, *, nullable: bool = True) -> ColumnType:
-    """Converts the Spark type of the column ``path`` to the type that the formats Avro, Protobuf
-    and JSON Schema use. Raises SchemaError for a type that none of these formats can write.
+    """Converts ``data_type``, the Spark type of the column ``path``. Raises SchemaError for a type
+    that none of the formats Avro, Protobuf and JSON Schema can write.
     """
     text, name = data_type.simpleString(), type(data_type).__name__
     if name not in _KINDS:

@@ -1,8 +1,10 @@
 """Makes writes with the format ``kprod`` work in every thread.
 
 Spark finds a Python data source only in a thread with an active session
-(``process/active_session.py``). The patches make the DataFrame's session active while a method of
-Spark's writers runs. A ``save`` or ``start`` with another format is not changed.
+(``process/active_session.py``). So the functions of this module wrap the methods of Spark's writers
+that begin a write, such as ``save`` and ``start`` (``spark_patches.py``). They make the DataFrame's
+session active while the wrapped method runs. A ``save`` or ``start`` with another format is not
+changed.
 """
 
 from __future__ import annotations

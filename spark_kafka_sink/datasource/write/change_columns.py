@@ -46,13 +46,16 @@ _SOURCE = "source"
 class FeedColumns:
     """The columns of a change feed: a DataFrame with the changes of a table (option ``changelog``).
 
-    - ``plan`` has the indices of the feed's own columns, such as the type of a change.
-    - ``rows`` is the schema of the table's rows. The options keyColumns and valueColumns may name
-      columns of this schema. If the feed has the structs ``before`` and ``after``, ``rows`` is the
-      schema of these structs. If not, ``rows`` is the DataFrame's schema.
-    - ``first`` is the index of the table's first column in a task's batch. It is 0 if the feed has
-      no structs. If the feed has structs, the task appends the table's columns to the batch, and
-      ``first`` is the number of columns before them.
+    There are two kinds of feeds. In a feed without structs, the columns of the table are columns of
+    the DataFrame, beside the feed's own columns, such as the type of a change. In a feed with the
+    structs ``before`` and ``after``, each struct has the columns of the table as its fields. Then a
+    task appends these fields as columns to each of Spark's batches.
+
+    - ``plan`` has the indices of the feed's own columns.
+    - ``rows`` is the schema whose columns the options keyColumns and valueColumns may name: the
+      DataFrame's schema, or with structs, the schema of a struct.
+    - ``first`` is the index of the first column of ``rows`` in a task's batch: 0, or with structs,
+      the number of columns of Spark's batch.
     """
 
     plan: ChangePlan

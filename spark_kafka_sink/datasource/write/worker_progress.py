@@ -225,8 +225,10 @@ def _lent(config: ProducerConfig) -> Iterator[TransactionClient]:
 
 @contextmanager
 def watched_commit(config: ProducerConfig, topic: str, identity: TaskIdentity) -> Iterator[None]:
-    """A context manager that sends the duration of the commit to progressTopic every 10 s while the
-    ``with`` block runs, and a last record at the end. A commit of less than 10 s sends nothing.
+    """A context manager for the commit of a batch. While the ``with`` block runs, a thread sends a
+    record to progressTopic every 10 s, with the time since the commit has begun. At the end of the
+    block, the thread sends a last record, whose ``commit_ms`` is 0. A commit of less than 10 s
+    sends nothing.
     """
     over = threading.Event()
     sender, name = ProgressSender(config, topic), f"{platform.node()}-{os.getpid()}-commit"
