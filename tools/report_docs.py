@@ -20,21 +20,25 @@ _MEANINGS = {
     " brokers have acknowledged every row. With the [guarantee](delivery-guarantees.md) `none`,"
     " every row was sent, and brokers have acknowledged the rows if `kafka.acks` requires that.",
     WriteOutcome.COMMITTED: "Exactly-once: every transaction of the batch is committed.",
-    WriteOutcome.DONE_BEFORE: "Exactly-once: an earlier run has committed the batch, so nothing was"
-    " written.",
+    WriteOutcome.DONE_BEFORE: "Exactly-once: an earlier run has already committed the same"
+    " micro-batch or `txnVersion`. So this run added no row.",
     WriteOutcome.NO_ROWS: "Exactly-once: the batch had no row, so there was nothing to commit.",
-    WriteOutcome.PREPARED: "The write is one of several writes in a [`transaction`"
-    " block](exactly-once.md#several-writes-one-decision). The end of the block commits or aborts"
-    " all writes of the block together.",
+    WriteOutcome.PREPARED: "Exactly-once: the write is one of several writes in a [`transaction`"
+    " block](exactly-once.md#several-writes-one-decision). Its rows become visible when the block"
+    " is committed.",
     WriteOutcome.FAILED: "All tasks succeeded, but the commit failed. With exactly-once, no row of"
-    " this write is visible. The field `error` has the reason. If a task failed, the outcome is"
-    " `aborted`.",
+    " this write is visible. Without exactly-once, the rows stay in Kafka: the commit only checks"
+    " the results of the tasks, for example the limits of dead letters.",
     WriteOutcome.UNKNOWN: "Exactly-once: it is unknown whether the batch is committed. The next"
-    " start of the query or job finds out, and ends the batch.",
-    WriteOutcome.PARTIAL: "Exactly-once: brokers aborted a part of the batch after the decision to"
-    " commit it. [What to do](runbook.md#partial).",
-    WriteOutcome.ABORTED: "The batch was aborted before the commit, because a task failed, the"
-    " query was stopped, or the code in a `transaction` block raised an exception.",
+    " run of the query, or of a job with `txnAppId`, finds out. If the batch is not committed, this"
+    " run commits the batch or writes it again.",
+    WriteOutcome.PARTIAL: "Exactly-once: only a part of the batch is committed, because brokers"
+    " aborted some of its transactions during the commit. The other rows are missing. [What to"
+    " do](runbook.md#partial).",
+    WriteOutcome.ABORTED: "The batch ended before the commit, because a task failed, the query was"
+    " stopped, or the code in a `transaction` block raised an exception. With exactly-once, no row"
+    " of this write is visible, unless its commit had already begun. Without exactly-once, the rows"
+    " that were sent stay in Kafka.",
 }
 
 
@@ -52,8 +56,12 @@ def page_lines() -> Iterator[str]:
     yield from (*_INTRODUCTION, "")
     yield from (
         *("## Outcomes", ""),
-        "The field `outcome` has one of these values. In the line of the driver's log, hyphens",
+        "The field `outcome` has one of these values. The first five values are successes. In",
+        "Python, `outcome.is_success` is true for them. In the line of the driver's log, hyphens",
         "replace the spaces of the value: `outcome=done-before`.",
+        "",
+        "In this list, a row is *visible* if consumers with `isolation.level=read_committed` can",
+        "read the row.",
         "",
     )
     for outcome in WriteOutcome:
@@ -62,10 +70,22 @@ def page_lines() -> Iterator[str]:
         "",
         f"## Version {write_report.REPORT_VERSION}",
         "",
-        "The package has a JSON Schema of this version: `write_report.schema.json` in",
-        "`spark_kafka_sink/datasource/report`. New fields can be added to version 1. If a field is",
-        "removed or changes its meaning, `reportVersion` becomes 2. The values of fields with `Ms`",
-        "at the end are in milliseconds. `writtenAtMs` is a time: milliseconds since 1970-01-01.",
+        "This section describes version 1 of the format of reports. The JSON Schema is",
+        "`write_report.schema.json` in the directory `spark_kafka_sink/datasource/report`.",
+        "A later release may add fields to version 1, so ignore fields that you do not know. If a",
+        "release removes a field or changes its meaning, `reportVersion` becomes 2.",
+        "",
+        "- A *record batch* is a group of records that Kafka stores together. A *batch* is a batch",
+        "  or micro-batch of Spark.",
+        "- Rows, bytes and waits are sums over the finished tasks. Tasks run at the same time, so",
+        "  a sum of waits can be longer than `elapsedMs`.",
+        "- If the batch failed, `brokers` also has the requests of failed attempts.",
+        "- Fields with `Ms` at the end are in milliseconds. They are durations, except",
+        "  `writtenAtMs`, which is a time: milliseconds since 1970-01-01.",
+        "- A report has at most 900000 bytes, so that it fits into a record of a topic with the",
+        "  default limit of Kafka.",
+        "",
+        "A report has these fields:",
         "",
     )
     yield from _fields(WriteReport)
@@ -83,9 +103,13 @@ def page_lines() -> Iterator[str]:
         yield from (f"### {title}", "")
         yield from _fields(cls)
     yield from (*_RUNNING_TASKS, "")
-    yield from _fields(TaskProgress, _OF_A_REPORT)
+    yield from _fields(
+        TaskProgress, _OF_A_REPORT, "as in a report, but only for this attempt, up to now."
+    )
     yield from (*_PROGRESS_TOPIC, "")
-    yield from _fields(WorkerProgress, _OF_A_REPORT)
+    yield from _fields(
+        WorkerProgress, _OF_A_REPORT, "as in a report, but only for this worker, up to now."
+    )
 
 
 def _names(cls: type) -> tuple[str, ...]:
@@ -96,43 +120,55 @@ def _names(cls: type) -> tuple[str, ...]:
 _OF_A_REPORT = frozenset(_names(WriteReport)) - {"elapsedMs", "commitMs", "rowsPerSecond"}
 
 
-def _fields(cls: type, known: Collection[str] = ()) -> Iterator[str]:
-    """Each field with its meaning; the fields of ``known`` are only named."""
+def _fields(cls: type, known: Collection[str] = (), meaning: str = "") -> Iterator[str]:
+    """Each field with its meaning. The fields of ``known`` share ``meaning``."""
     for name, described, _ in described_fields.described_fields(cls):
         if name not in known:
             yield f"- `{name}`: {described.meaning}"
     same = [f"`{name}`" for name in _names(cls) if name in known]
     if same:
-        yield f"- {', '.join(same)}: the same as in a report, up to now."
+        yield f"- {', '.join(same)}: {meaning}"
     yield ""
 
 
 _INTRODUCTION = """\
-After each batch or micro-batch, the driver writes a report: a JSON object with the outcome, the
-number of rows, and the times of the write. Most [failed writes](#why-a-batch-failed) have a report
-too. A report contains no rows and no secrets. A [notebook](notebooks/report.md) reads and plots the
-reports of five writes.
+A report describes one write: one batch job, or one micro-batch of a stream. It is a JSON object
+with the [outcome](#outcomes), the number of rows, and the times of the write. The driver makes the
+report when the write succeeds, and in [most cases](#why-a-batch-failed) also when the write fails.
+A report contains no data of your rows, and no secrets. A [notebook](notebooks/report.md) shows how
+to read and plot reports.
 
 ## Where reports go
 
-A report can go to several destinations at the same time:
+The driver's log gets one line for each write, without any option. If the write succeeded, the line
+begins with `kprod wrote`, and has the main figures of the report, and the offsets of the first 20
+partitions. If the write failed, the line is a warning with the error.
 
-- the driver's log always gets one line for each batch. If the batch succeeded, the line begins with
-  `kprod wrote`, and has the main figures of the report and the offsets of at most 20 partitions. If
-  the batch failed, the line is a warning with the error
-- the option `reportPath` with the path of a file on the driver: each report is one line of the file
-- the option `reportPath` with the path of a directory on the driver: each report is a new file
-- the option `reportTopic`: each report is a record in partition 0 of this topic
-- the option `reportListeners`: each report is passed to your own functions on the driver, as an
-  object of the class `WriteReport`
+The whole report goes to each destination that you choose with an option:
 
-**A directory**: `reportPath` is a directory if a directory with this path exists, or if the path
-ends in `/`. The sink writes each file in this directory only once, and never appends to it. So the
-directory may be on a volume or an object store that can't append to a file. The directory must be
-mounted on the driver. The order of the file names is the order of the reports' times.
+| option | destination |
+|---|---|
+| `reportPath`, set to a file | each report is one line of this file on the driver |
+| `reportPath`, set to a directory | each report is a new file in this directory on the driver |
+| `reportTopic` | each report is a record in partition 0 of this topic |
+| `reportListeners` | the driver calls your own functions with each report |
 
-**Rotation**: a file of reports grows by about 2 KB with each batch. If the file has 1 GiB, the sink
-appends no more reports to it, and logs a warning. To prevent that, use logrotate:
+If a report can't be written to one of these destinations, the write continues, and the driver logs
+a warning ([KP0703](errors.md#kp0703)).
+
+!!! warning "Exactly-once with `reportTopic`"
+    With exactly-once, the report in the topic is a part of the batch. If this report can't be
+    written, the batch fails.
+
+**A file or a directory**: `reportPath` is a directory if a directory with this path exists, or if
+the path ends in `/`. The path is a path of the driver's file system: `s3://bucket/reports` is an
+error. To write to an object store, mount the store on the driver. Then use a directory, because
+many object stores can't append to a file. The names of the files in a directory sort by
+`writtenAtMs`.
+
+**The size of a file**: a file grows by about 2 KB with each report. If the file is larger than
+1 GiB, the sink does not write later reports to the file, and logs a warning for each report. To
+prevent that, rename the file regularly, for example with logrotate:
 
 ```text
 /var/log/kprod/*.jsonl {
@@ -143,44 +179,48 @@ appends no more reports to it, and logs a warning. To prevent that, use logrotat
 }
 ```
 
-After a rotation, [`KprodListener`](monitoring.md), which exports metrics, continues with the new
-file. The command [`kprod report`](cli.md#kprod-report-show-path) also reads the new file.
+After logrotate has renamed the file, the sink continues with the new file. The metrics of
+[`KprodListener`](monitoring.md) continue too. The command
+[`kprod report`](cli.md#kprod-report-show-path) reads the new file, and the last renamed file if its
+name ends in `.1`.
 
-If `reportPath` is a directory, delete old reports with
+**The size of a directory**: delete old reports with
 `find DIRECTORY -name '*.json' -mtime +30 -delete`, or with a lifecycle rule of the object store.
 
-**`reportTopic` with exactly-once**: the [outcome](#outcomes) of a batch determines whether and when
-consumers with `isolation.level=read_committed` see its report:
+**`reportTopic` with exactly-once**: the outcome of a write decides when consumers with
+`isolation.level=read_committed` see its report. For a write outside a
+[`transaction` block](exactly-once.md#several-writes-one-decision):
 
 | outcome | the report in the topic |
 |---|---|
-| `committed` | is committed in the same step as the batch. The report is written before the \
-commit, so it does not contain the duration of the commit |
-| `prepared, to be decided with other writes` | is committed or aborted together with the \
-[`transaction` block](exactly-once.md#several-writes-one-decision). If the block is aborted, \
-consumers do not see the report |
-| `done before` | no report is written to the topic: the report of the earlier run is there. A \
-report `no rows` of the earlier run can be missing, if its driver died |
-| `no rows`, `aborted`, `failed`, `unknown`, `partial` | is written without a transaction, so \
-consumers see it immediately |
+| `committed` | Consumers see the report when the batch is committed. The sink writes this report \
+before the commit, so its field `commitMs` is null |
+| `done before` | This run writes no report to the topic, because the run that committed the batch \
+has written it. Exception: if the batch had no rows, and the driver of that run was killed, there \
+is no report |
+| `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately |
 
-The topic gets a report of each write of a `transaction` block, also of a write without rows. In the
-topic, such a report has the outcome `committed`, because consumers see it only after the block is
-committed. At the other destinations, it has the outcome `prepared, to be decided with other
-writes`, and the end of the block has a report too. If the block is aborted, the topic gets one
-report with the outcome `aborted`, and no report of its writes.
+For the writes in a `transaction` block:
+
+- If the block is committed, consumers see a report of each write, even of a write without rows.
+  In the topic, each of these reports has the outcome `committed`. In a file, a directory, or a
+  function of `reportListeners`, it has the outcome `prepared, to be decided with other writes`.
+- If the block is aborted, consumers see none of these reports. They see one report of the block,
+  with the outcome `aborted`.
+- A file, a directory, or a function of `reportListeners` gets a report of the whole block at the
+  end of the block.
 
 !!! warning "A report may be in the topic twice"
-    A report that is written without a transaction may be duplicated. With exactly-once, a report
-    with the outcome `committed` has a transaction, and is not duplicated. Without exactly-once, any
-    report may be duplicated. All copies of a report have the same `reportId`.
+    With exactly-once, a report with the outcome `committed` is in the topic once. All other reports
+    may be in the topic more than once. The copies have the same `reportId`, so you can remove them.
 
-    If the commit has failed with the outcome `unknown`, and a later start finishes it, the topic
-    has two reports with the same `reportId`: `unknown` and `committed`. Then `committed` counts.
+    If the outcome is `unknown`, and the next run of the query or job then commits the batch, the
+    topic has two reports with the same `reportId`. Use the report with the outcome `committed`.
 
-**`reportListeners`**: your functions run in the Python process in which Spark commits the write.
-This is not the process of your session, so the functions have no Spark session. The next
-micro-batch waits until they return.
+**`reportListeners`**: name your functions in the form `package.module:function`. The driver calls
+them in the Python process in which Spark commits the write. So your module must be importable on
+the driver, and the functions can't use your Spark session. Keep the functions short: the next
+micro-batch waits until they return. If a function raises an error, the driver only logs a warning.
 
 ```python
 def to_pager(report):          # reportListeners=ops.reports:to_pager
@@ -188,7 +228,8 @@ def to_pager(report):          # reportListeners=ops.reports:to_pager
         page(report.query_name, report.outcome, report.error and report.error.message)
 ```
 
-**In a session**, you can read the last report without any option, also with Spark Connect:
+**`last_report`**: the function `last_report` returns the last report to your session, even if you
+set none of these options. It also works with Spark Connect:
 
 ```python
 from spark_kafka_sink import last_report
@@ -200,91 +241,95 @@ if report is not None:         # None: nothing was written yet
     print(report.explain())    # why it failed, or what the tasks waited for most
 ```
 
-The driver keeps the last report of each query, for up to a hundred queries. With Spark Connect,
-`last_report(spark)` returns the last report of the server, even if it is the report of another
-client. `last_report` was not tested on Databricks. If `last_report` raises
-[KP0704](errors.md#kp0704), use `reportPath` or `reportTopic`.
+- The driver keeps only the last report of each query, and at most 100 reports. The oldest report is
+  deleted first.
+- With Spark Connect, the application is the server. So `last_report(spark)` may return the report
+  of another client.
+- If the driver keeps no reports, `last_report` raises [KP0704](errors.md#kp0704). Then use
+  `reportPath` or `reportTopic`. `last_report` was not tested on Databricks.
 
-[`kprod audit`](audit.md) compares the figures of a report with the rows in the topics.
-
-If a report can't be written to a destination, the write continues, and a warning is logged
-([KP0703](errors.md#kp0703)). Exception: a report for `reportTopic` that is committed with its batch
-is a part of the batch. If this report can't be written, the batch fails.
+To check whether the rows of a report are in the topics, use [`kprod audit`](audit.md).
 
 ## Why a batch failed
 
-If the driver gets the error of a failed batch, the report has the error (code, text, hint), the
-failed attempts of tasks, and the last response of each broker. The warning in the driver's log has
-the same facts in one line. `kprod report show PATH` shows them in a readable form.
+The report of a failed batch has the error (code, text, advice), the failed attempts of tasks, and
+the last response of each broker. The warning in the driver's log has the same facts in one line.
+`kprod report show PATH` prints the last report at `reportPath` in a readable form.
 
-Tasks run on executors, and the driver writes the report. So a failed attempt of a task writes its
-error into a directory, and the driver reads the error there:
+Spark does not give the error of a failed task to the code that makes the report. So a task that
+fails writes its error into a directory, and the driver reads the error there. The driver must see
+the same directory as the executors:
 
-- **With `reportPath`**, this directory is in or next to `reportPath`. An executor on another
-  machine can write into the directory only if both machines have mounted the file system of
-  `reportPath`.
-- **In local mode** (`local[4]`), no `reportPath` is needed: the driver and the tasks share Spark's
-  local directory.
-
-The table shows what the report has:
-
-| how the batch ended | the report has |
+| where Spark runs | what you need |
 |---|---|
-| a task failed, and the driver can read the directory into which the attempt wrote its error | \
-the error, the failed attempts and the brokers' last responses |
-| a task failed, and the driver can't read the directory into which the attempt wrote its error | \
-the code [KP0505](errors.md#kp0505) and the unfinished tasks. Look for the error in Spark's \
-exception. In a stream, `KprodListener` reads the error's code from this exception, for the \
-[metric](metrics.md) `kprod_query_failures_total` |
-| an executor or a Python worker was killed, for example for its memory | the code KP0505 and the \
-unfinished tasks |
-| a task failed in another part of the query, before a row reached the sink. For \
-example, the task could not read the source | the code KP0505 and the unfinished tasks |
-| you stopped the batch: `query.stop()`, a cancelled job, `interruptAll()`, Ctrl-C in a Spark \
-Connect client | the code KP0505 and the unfinished tasks. `queryId` can be missing if the option \
-`checkpointLocation` is not set |
-| Spark refused or stopped the write before it started the first task. For example, a \
-column of the query does not exist | there is no report, and nothing was sent |
-| Ctrl-C in a session without Spark Connect, or the driver was killed | there is no report. With \
-exactly-once, open transactions stay open until the next run of the query or job commits a batch, \
-or until `kafka.transaction.timeout.ms` is over |
+| local mode (`local[4]`) | nothing: the driver and the tasks share Spark's local directory |
+| a cluster | set `reportPath`, on a file system that the driver and all executors have mounted |
 
-If an attempt failed and a later attempt succeeded, the batch succeeds, and the error is in
-`failedAttempts`. The field `lostAttempts` also counts attempts that left no error, for example on a
-killed executor.
+The task's error is missing if the driver can't read it, or if the task could not write it. Then the
+report has the code [KP0505](errors.md#kp0505), and the field `unfinished` has the indices of the
+unfinished tasks. Look for the cause in Spark's exception. The causes are:
 
-After a crash, directories whose names begin with `.kprod-failed-` can remain next to `reportPath`.
-You need not delete these directories: a later write with the same `reportPath` deletes them when
-they are more than a week old.
+- A task failed on an executor that does not share the directory with the driver.
+- An executor or a Python worker was killed, for example because it used too much memory.
+- A task failed in another part of the query, before a row reached the sink. For example, the task
+  could not read the source.
+- You stopped the batch: `query.stop()`, a cancelled job, `interruptAll()`, or Ctrl-C in a Spark
+  Connect client.
+
+In these cases, there is no report:
+
+- Spark refused or stopped the write before it started the first task. For example, a column of the
+  query does not exist. Nothing was sent.
+- The driver was killed, or you pressed Ctrl-C in a session without Spark Connect.
+
+!!! warning "A killed driver leaves transactions open"
+    With exactly-once, these transactions stay open until `kafka.transaction.timeout.ms` is over
+    (15 minutes by default). If the query, or a job with `txnAppId`, runs again before that, its
+    first commit ends them. While a transaction is open, consumers with
+    `isolation.level=read_committed` can't read the records after the first row of the transaction.
+
+If an attempt of a task failed, and Spark's next attempt succeeded, the batch succeeds. The error of
+the first attempt is then in the field `failedAttempts`. The field `lostAttempts` counts all
+attempts that did not succeed, even if they left no error.
+
+If a driver was killed, a directory whose name begins with `.kprod-failed-` can remain in the
+directory of the reports. You need not delete this directory: a later write with the same
+`reportPath` deletes it when it is more than a week old.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\
 ## What progressTopic gets
 
-The option `progressTopic` names a topic for the progress of running tasks and commits. If a Python
-worker writes for more than ten seconds, it sends a record of JSON to this topic every ten seconds.
-A worker runs several tasks of a stage one after the other. The figures of the record are sums over
-these tasks, including failed attempts.
+The option `progressTopic` names a topic for the progress of running tasks and of commits. If a
+Python worker writes for more than ten seconds, it sends a record to this topic every ten seconds.
+The value of the record is a JSON object. A Python worker runs several tasks of a Spark stage, one
+after the other. The figures in a record are sums over all task attempts that this worker has run in
+the stage so far. Failed attempts count too.
 
 If the commit of an exactly-once batch takes more than ten seconds, the driver also sends a record
-every ten seconds. [`KprodListener` and `show_progress`](monitoring.md#progress-of-a-running-batch)
-read the records of the workers and of the driver.
+every ten seconds.
+
+[`KprodListener` and `show_progress`](monitoring.md#progress-of-a-running-batch) read these records,
+and show the progress as metrics or as a progress bar. A record has these fields:
 \
 """.splitlines()
 
 _RUNNING_TASKS = """\
 ## A task that runs
 
-Every 30 seconds, a running task logs one line, `kprod writes partition=3 ...`, at INFO in the
-executor's log (stderr of its Python workers). From Spark 4.1 on, you can also read the line in your
-session: set `spark.sql.pyspark.worker.logging.enabled=true` before the write, and then query
-`spark.tvf.python_worker_logs()`. If a task waits for a broker, the fields `waitsFor` and
-`lastAnswer` of the line name the broker.
+Every 30 seconds, a running task logs one line that begins with `kprod writes`. The line is in the
+stderr of the Python worker, which is a part of the executor's log, with the level INFO. If a task
+waits for brokers, the field `waitsFor` of the line names them.
 
-The option `progressListeners` names your own functions, which get the same figures. A function is
-called on the executor, with a `TaskProgress`. This object has the fields below, with names in snake
-case (`elapsed_ms` for `elapsedMs`). If a function raises an error, a warning is logged
-([KP0703](errors.md#kp0703)). The function in this example passes a rate to OpenTelemetry:
+From Spark 4.1 on, you can also query these lines in your session:
+
+1. Before the write, set `spark.sql.pyspark.worker.logging.enabled=true`.
+2. Query `spark.tvf.python_worker_logs()`.
+
+The option `progressListeners` names your own functions. Every 30 seconds, the executor calls each
+function with the figures of the line, as an object of the class `TaskProgress`. If a function
+raises an error, the task continues, and a warning is logged ([KP0703](errors.md#kp0703)). The
+function in this example passes a rate to OpenTelemetry:
 
 ```python
 # ops/progress.py, on driver and executors: progressListeners=ops.progress:to_meter
@@ -296,4 +341,6 @@ RATE = metrics.get_meter("orders").create_gauge("orders.task.rows.rate", "{row}/
 def to_meter(progress):
     RATE.set(progress.rows_per_second, {"partition": progress.partition})
 ```
+
+The line has these fields. In `TaskProgress`, their names are in snake case, such as `elapsed_ms`:
 """.splitlines()

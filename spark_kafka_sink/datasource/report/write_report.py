@@ -99,7 +99,11 @@ class BrokerReport:
     """
 
     id: Annotated[
-        int, Described("The node id; -1 for record batches of partitions without a known leader.")
+        int,
+        Described(
+            "The id of the broker. The entry with the id -1 is for record batches whose"
+            " partition had no known leader."
+        ),
     ]
     requests: Annotated[
         int, Described("Produce requests to which the broker responded.", "requests")
@@ -109,17 +113,17 @@ class BrokerReport:
     latencies: Annotated[
         tuple[int, ...],
         Described(
-            "Counts of requests by their latency: up to "
+            "A list of numbers of requests, by their latency. The upper limits of the numbers are "
             + ", ".join(str(bound) for bound in LATENCY_BOUNDS_MS)
-            + " ms, and longer.",
+            + " ms. The last number counts longer latencies. Each request counts in one number.",
             "requests",
         ),
     ]
     last_answer: Annotated[
         str,
         Described(
-            "The last response, or the last failure of the connection, that caused a retry. Empty"
-            " if there was no retry."
+            "The last response that caused a retry, or the last failure of a connection to"
+            " the broker. Empty if there was neither."
         ),
     ]
 
@@ -144,8 +148,13 @@ class TopicReport:
     """The rows and bytes that were written to one topic."""
 
     topic: Annotated[str, Described("The topic.")]
-    rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
-    bytes: Annotated[int, Described("Bytes of the record batches, after compression.", "bytes")]
+    rows: Annotated[
+        int,
+        Described("Rows that brokers have acknowledged. With acks=0: rows that were sent.", "rows"),
+    ]
+    bytes: Annotated[
+        int, Described("Bytes of the acknowledged record batches, after compression.", "bytes")
+    ]
     topic_id: Annotated[
         str | None,
         Described("Kafka's id of the topic; null if the brokers are older than 2.8."),
@@ -161,10 +170,15 @@ class PartitionReport:
     topic: Annotated[str, Described("The topic.")]
     partition: Annotated[int, Described("The partition.")]
     first_offset: Annotated[
-        int, Described("The lowest offset that brokers acknowledged to a task.", "offset")
+        int, Described("The lowest offset of the acknowledged rows of this write.", "offset")
     ]
     last_offset: Annotated[
-        int, Described("The highest offset that brokers acknowledged to a task.", "offset")
+        int,
+        Described(
+            "The highest offset of the acknowledged rows of this write. Rows of other"
+            " producers may be between firstOffset and lastOffset.",
+            "offset",
+        ),
     ]
 
 
@@ -175,31 +189,33 @@ class AuditReport:
     rows: Annotated[
         tuple[int, ...],
         Described(
-            "The numbers of rows that brokers have acknowledged, in the order of `partitions`.",
+            "For each item of `partitions`, in the same order: the number of acknowledged rows.",
             "rows",
         ),
     ]
     checksums: Annotated[
         tuple[str, ...],
         Described(
-            "In the order of `partitions`: the sum of the CRC-32C of the acknowledged record"
-            " batches, modulo 2^64, in hexadecimal digits."
+            "For each item of `partitions`, in the same order: the checksum of the"
+            " acknowledged record batches. It is the sum of their CRC-32C checksums, modulo"
+            " 2^64, in hexadecimal digits."
         ),
     ]
     rows_without_offset: Annotated[
         int,
         Described(
-            "Rows whose offset is not known: with acks=0, or because the response to their record"
-            " batch was lost. Their offsets may be below firstOffset or above lastOffset.",
+            "Rows whose offsets are not known, because of acks=0, or because the response to"
+            " their record batch was lost. Such rows may be below firstOffset or above"
+            " lastOffset.",
             "rows",
         ),
     ]
     producers: Annotated[
         tuple[str, ...],
         Described(
-            "The producer ids and epochs of the acknowledged record batches, such as `4001/7`. A"
-            " producer without idempotence has `-1/-1`. With exactly-once, no record batch of"
-            " another write has the same producer id and epoch."
+            "The producer ids and epochs of the acknowledged record batches, such as"
+            " `4001/7`. They identify the rows of this write in a topic. A producer without"
+            " idempotence has `-1/-1`, which identifies nothing."
         ),
     ]
 
@@ -208,12 +224,15 @@ class AuditReport:
 class TaskReport:
     """The task that took longest, among the finished tasks of a batch."""
 
-    partition: Annotated[int, Described("The DataFrame's partition, which is the task's index.")]
+    partition: Annotated[
+        int,
+        Described("The index of the task, which is also the number of the DataFrame's partition."),
+    ]
     attempt: Annotated[int, Described("The number of the attempt that succeeded, from 0.")]
     host: Annotated[str, Described("The executor's host.")]
     rows: Annotated[int, Described("Rows that the task wrote.", "rows")]
     elapsed_ms: Annotated[
-        int, Described("Time from the task's first read of the input to the task's end.", _MS)
+        int, Described("Duration of the task, from its first read of the input to its end.", _MS)
     ]
     input_wait_ms: Annotated[
         int, Described("The part of elapsedMs that the task waited for Spark's rows.", _MS)
@@ -225,9 +244,17 @@ class DeadLettersReport:
     """The rows that can't be sent (errors.tolerance=all)."""
 
     topic: Annotated[str, Described("The topic of the dead letters.")]
-    total: Annotated[int, Described("The number of dead letters.", "rows")]
+    total: Annotated[
+        int,
+        Described(
+            "The number of dead letters: rows that can't be sent, and that are written to"
+            " this topic.",
+            "rows",
+        ),
+    ]
     by_reason: Annotated[
-        tuple[LetterCount, ...], Described("Counts by reason, the largest count first.")
+        tuple[LetterCount, ...],
+        Described("The number of dead letters for each reason, the largest number first."),
     ]
 
 
@@ -235,8 +262,11 @@ class DeadLettersReport:
 class FailedAttempt:
     """A failed attempt of a task. Spark runs the task again, or fails the batch."""
 
-    partition: Annotated[int, Described("The DataFrame's partition, which is the task's index.")]
-    attempt: Annotated[int, Described("The attempt, from 0.")]
+    partition: Annotated[
+        int,
+        Described("The index of the task, which is also the number of the DataFrame's partition."),
+    ]
+    attempt: Annotated[int, Described("The number of the attempt, from 0.")]
     host: Annotated[str, Described("The executor's host.")]
     rows: Annotated[int, Described("Rows of the attempt that brokers acknowledged.", "rows")]
     elapsed_ms: Annotated[int, Described("Time from the attempt's start to its failure.", _MS)]
@@ -254,35 +284,38 @@ class WriteReport:
     to the driver.
     """
 
-    report_version: Annotated[int, Described("Version of this schema.")] = REPORT_VERSION
-    report_id: Annotated[str, Described("A unique id of the report, the same at all destinations.")]
-    written_at_ms: Annotated[
-        int, Described("The time at which the commit or abort begins.", EPOCH_MS)
+    report_version: Annotated[int, Described("The version of this format: 1.")] = REPORT_VERSION
+    report_id: Annotated[
+        str, Described("The id of the report. It is the same at all destinations.")
     ]
-    outcome: Annotated[WriteOutcome, Described("The outcome of the batch, see above.")]
+    written_at_ms: Annotated[
+        int,
+        Described(
+            "The time of the report: when the driver begins to commit or to abort the batch.",
+            EPOCH_MS,
+        ),
+    ]
+    outcome: Annotated[WriteOutcome, Described("The [outcome](#outcomes) of the batch.")]
     error: Annotated[
         ErrorReport | None,
         Described(
-            "The reason why the batch failed: the error of the commit, or the error of the attempt"
-            " that ended the batch."
-            " Null if the batch succeeded. KP0505 if no attempt left an error: the write was"
-            " stopped, an executor was killed, or an executor does not share the directory of"
-            " reportPath with the driver."
+            "The reason why the batch failed. Null if the batch succeeded. If the report does"
+            " not have the task's error, `code` is KP0505 ([causes](#why-a-batch-failed))."
         ),
     ]
     failed_attempts: Annotated[
         tuple[FailedAttempt, ...],
         Described(
-            "Failed attempts of tasks that left an error, at most 100. The list may be non-empty"
-            " for a batch that succeeded."
+            "The failed attempts of tasks whose errors are known, at most 100. The list may"
+            " be non-empty for a batch that succeeded."
         ),
     ] = ()
     lost_attempts: Annotated[
         int,
         Described(
-            "The number of attempts that Spark has started for the finished tasks, without the"
-            " successful attempts. Such an attempt has failed, was lost with its executor or Python"
-            " worker, or was slower than a speculative attempt.",
+            "For each finished task, the number of attempts that Spark started before the"
+            " successful attempt, summed over tasks. These attempts failed, were lost with"
+            " their executor or Python worker, or were slower than a speculative attempt.",
             "attempts",
         ),
     ] = 0
@@ -293,54 +326,72 @@ class WriteReport:
     host: Annotated[str, Described("The driver's host.")]
     application_id: Annotated[
         str | None,
-        Described("Spark's application id; null if neither a task nor the driver could find it."),
+        Described("Spark's application id; null if it is unknown."),
     ]
     application_name: Annotated[str | None, Described("Spark's application name.")]
-    query_id: Annotated[str | None, Described("The streaming query's id; null in batch jobs.")]
+    query_id: Annotated[
+        str | None,
+        Described(
+            "The streaming query's id; null in batch jobs. It can also be null for a"
+            " micro-batch that you stopped, if the option checkpointLocation is not set."
+        ),
+    ]
     query_name: Annotated[str | None, Described("The streaming query's name, if it has one.")]
     run_id: Annotated[str | None, Described("The streaming query's run id; null in batch jobs.")]
     batch_id: Annotated[int | None, Described("The id of the micro-batch; null in batch jobs.")]
     parent_run: Annotated[
         str | None,
         Described(
-            "The run of the orchestrator, such as Airflow: the values of Spark's properties"
+            "The run of an orchestrator, such as Airflow, that started the job. The value is"
+            " `NAMESPACE/NAME/RUNID`, from Spark's properties"
             " spark.openlineage.parentJobNamespace, spark.openlineage.parentJobName and"
-            " spark.openlineage.parentRunId, joined by slashes. Null if these are not set."
+            " spark.openlineage.parentRunId. Null if these are not set."
         ),
     ]
     options_fingerprint: Annotated[
         str,
         Described(
-            "A hash of the options that the write was given, without txnVersion and without the"
-            " options of TLS, SASL and the schema registry's client."
+            "A hash of the options of the write. Writes with the same hash have the same"
+            " options. The hash does not cover txnVersion, and no option of TLS, SASL or the"
+            " schema registry's client."
         ),
     ]
     delivery_guarantee: Annotated[
         str,
         Described(
-            "The guarantee of the write: the option deliveryGuarantee, or none if other options"
-            " switch idempotence off."
+            "The guarantee of the write: `at-least-once`, `exactly-once` or `none`. If other"
+            " options switch idempotence off, the value is `none`."
         ),
     ]
     transactional_id_prefix: Annotated[
         str | None,
-        Described("The option transactionalIdPrefix, or its default; null without exactly-once."),
+        Described(
+            "The option transactionalIdPrefix, or its default `kprod`; null without exactly-once."
+        ),
     ]
     txn_app_id: Annotated[
-        str | None, Described("The option txnAppId, or the first argument of foreach_batch.")
+        str | None,
+        Described("The option txnAppId. With foreach_batch, the first argument of foreach_batch."),
     ]
     txn_version: Annotated[
-        int | None, Described("The option txnVersion, or the batch id of foreach_batch.")
+        int | None,
+        Described("The option txnVersion. With foreach_batch, the id of the micro-batch."),
     ]
     cluster_id: Annotated[str | None, Described("Kafka's cluster id; null when nothing was sent.")]
     topics: Annotated[
         tuple[str, ...],
-        Described("The option topic, and all topics that got rows: at most 100 topics."),
+        Described(
+            "The option topic, and all topics that got rows. At most 100 topics, in the order"
+            " of their names."
+        ),
     ]
 
     topic_counts: Annotated[
         tuple[TopicReport, ...],
-        Described("Rows and bytes of the 100 topics with the most rows, sorted by name."),
+        Described(
+            "Rows and bytes of each topic. If more than 100 topics got rows, the list has the"
+            " 100 topics with the most rows."
+        ),
     ]
     bootstrap_servers: Annotated[
         tuple[str, ...], Described("The first 100 addresses of kafka.bootstrap.servers.")
@@ -351,21 +402,25 @@ class WriteReport:
     unfinished_tasks: Annotated[
         int,
         Described(
-            "Tasks that have not reported their end: they failed, were stopped, or never ran.",
+            "The number of tasks without a result: they failed, were stopped, or never ran.",
             "tasks",
         ),
     ]
-    unfinished: Annotated[
-        tuple[int, ...], Described("Indices of the unfinished tasks, at most 100.")
-    ]
+    unfinished: Annotated[tuple[int, ...], Described("The indices of these tasks, at most 100.")]
     transactions: Annotated[
-        int, Described("The number of transactions that tasks have prepared.", "transactions")
+        int,
+        Described(
+            "The number of transactions that tasks have written. A task without rows has no"
+            " transaction.",
+            "transactions",
+        ),
     ]
     oldest_transaction_ms: Annotated[
         int | None,
         Described(
-            "Age of the oldest transaction, from its first row to writtenAtMs; null if there is no"
-            " transaction.",
+            "Age of the oldest transaction at writtenAtMs, from its first row; null if there"
+            " is no transaction. Brokers abort a transaction that is older than"
+            " transactionTimeoutMs.",
             _MS,
         ),
     ]
@@ -374,23 +429,28 @@ class WriteReport:
         Described("kafka.transaction.timeout.ms; null without exactly-once.", _MS),
     ]
     longest_task_ms: Annotated[int, Described("Duration of the slowest task.", _MS)]
-    median_task_ms: Annotated[int, Described("Median duration of the tasks with rows.", _MS)]
+    median_task_ms: Annotated[int, Described("Median duration of the tasks that wrote rows.", _MS)]
     task_skew: Annotated[
         float,
-        Described("longestTaskMs / medianTaskMs: 1 when all tasks took the same time.", "ratio"),
+        Described(
+            "longestTaskMs divided by medianTaskMs. For example, 3 means that the slowest"
+            " task took three times as long as the median.",
+            "ratio",
+        ),
     ]
     row_skew: Annotated[
         float,
         Described(
-            "Rows of the largest task / mean over tasks with rows: 1 when all tasks are equal.",
+            "The largest number of rows of a task, divided by the mean of all tasks that"
+            " wrote rows. It is 1 if these tasks wrote equally many rows.",
             "ratio",
         ),
     ]
     partition_skew: Annotated[
         float,
         Described(
-            "Rows of the largest Kafka partition / mean over partitions with rows: 1 when all"
-            " partitions are equal.",
+            "The largest number of rows of a Kafka partition, divided by the mean of all"
+            " partitions that got rows. It is 1 if these partitions got equally many rows.",
             "ratio",
         ),
     ]
@@ -403,74 +463,108 @@ class WriteReport:
     rows: Annotated[
         int,
         Described(
-            "Rows that brokers have acknowledged. addedRows are included, dead letters are not."
-            " With acks=0: rows that were sent.",
+            "Rows that brokers have acknowledged, including addedRows. Dead letters don't"
+            " count. With acks=0: rows that were sent.",
             "rows",
         ),
     ]
     rows_in: Annotated[
         int,
         Described(
-            "Rows that Spark passed to the tasks: rows - addedRows + skippedRows + the total of "
-            "deadLetters.",
+            "Rows that Spark passed to the tasks. The figures of a batch agree: rows +"
+            " skippedRows + the dead letters = rowsIn + addedRows.",
             "rows",
         ),
     ] = 0
     dead_letters: Annotated[
         DeadLettersReport | None,
         Described(
-            "The number of rows that can't be sent, and the reasons; null with "
-            "errors.tolerance=none."
+            "The [dead letters](dead-letters.md): rows that can't be sent, and are written to"
+            " another topic. Null with errors.tolerance=none."
         ),
     ] = None
     skipped_rows: Annotated[
         int,
         Described(
-            "Rows that are not sent. With the option onNullValue=skip, these are rows with a null "
-            "value. With the option changelog, these are the old rows of updates.",
+            "Rows that are not sent. With the option onNullValue=skip, these are rows with a"
+            " null value. With the option changelog, an update is two rows, the old and the"
+            " new one, and the old one is not sent.",
             "rows",
         ),
     ] = 0
     added_rows: Annotated[
         int,
         Described(
-            "The number of additional records with the option changelog. Without them, each change "
-            "is one record. An update that changes the key adds a tombstone for the old key. With "
-            "changelog.mode=debezium, such an update adds a delete and a tombstone for the old "
-            "key, and each delete of a row adds a tombstone.",
+            "Records that the option changelog adds to the one record of each change. An"
+            " update that changes the key adds a tombstone for the old key. With"
+            " changelog.mode=debezium, such an update adds a delete and a tombstone for the"
+            " old key. With changelog.mode=debezium, each delete also adds a tombstone.",
             "rows",
         ),
     ] = 0
     bytes: Annotated[
-        int, Described("Bytes of the record batches that were sent, after compression.", "bytes")
-    ]
-    bytes_before_compression: Annotated[
-        int, Described("Bytes of the record batches before compression.", "bytes")
-    ]
-    compression_rate: Annotated[float, Described("bytes / bytesBeforeCompression.", "ratio")]
-    rows_per_second: Annotated[float, Described("rows * 1000 / elapsedMs.", "rows/s")]
-    bytes_per_second: Annotated[float, Described("bytes * 1000 / elapsedMs.", "bytes/s")]
-    batches: Annotated[int, Described("Record batches, each counted once.", "batches")]
-    mean_batch_size: Annotated[
-        int, Described("Average size of a record batch after compression.", "bytes")
-    ]
-    requests: Annotated[int, Described("Produce requests.", "requests")]
-    retries: Annotated[
         int,
         Described(
-            "Record batches that were sent again. Retries after the error CONCURRENT_TRANSACTIONS "
-            "don't count, because this error is a normal response of a busy coordinator.",
+            "Bytes of the acknowledged record batches, after compression. With acks=0: bytes"
+            " that were sent.",
+            "bytes",
+        ),
+    ]
+    bytes_before_compression: Annotated[
+        int, Described("Bytes of these record batches before compression.", "bytes")
+    ]
+    compression_rate: Annotated[
+        float,
+        Described(
+            "bytes divided by bytesBeforeCompression. For example, 0.3 means that compression"
+            " saves 70 % of the bytes.",
+            "ratio",
+        ),
+    ]
+    rows_per_second: Annotated[float, Described("rows per second of elapsedMs.", "rows/s")]
+    bytes_per_second: Annotated[float, Described("bytes per second of elapsedMs.", "bytes/s")]
+    batches: Annotated[
+        int,
+        Described(
+            "The number of acknowledged record batches. A record batch that was sent again"
+            " counts once.",
             "batches",
         ),
     ]
-    retried_rows: Annotated[int, Described("Rows in the retried record batches.", "rows")]
+    mean_batch_size: Annotated[
+        int, Described("Average size of a record batch after compression.", "bytes")
+    ]
+    requests: Annotated[
+        int,
+        Described(
+            "The number of Produce requests. A Produce request can have several record batches.",
+            "requests",
+        ),
+    ]
+    retries: Annotated[
+        int,
+        Described(
+            "The number of times that a record batch was sent again. Retries after the error"
+            " CONCURRENT_TRANSACTIONS don't count, because this error is normal with"
+            " exactly-once.",
+            "batches",
+        ),
+    ]
+    retried_rows: Annotated[
+        int, Described("Rows in the record batches that were sent again.", "rows")
+    ]
     splits: Annotated[
-        int, Described("Record batches that were split (MESSAGE_TOO_LARGE).", "batches")
+        int,
+        Described(
+            "Record batches that were split, because brokers refused their size"
+            " (MESSAGE_TOO_LARGE).",
+            "batches",
+        ),
     ]
     duplicates: Annotated[
         int,
         Described(
-            "Record batches that a broker already had when a retry arrived, because the first"
+            "Record batches that were sent again, although the broker already had them and only its"
             " response was lost. The broker keeps only one copy.",
             "batches",
         ),
@@ -483,23 +577,33 @@ class WriteReport:
     commit_ms: Annotated[
         int | None,
         Described(
-            "Duration of the commit, from writtenAtMs on. Null if there was no commit. Null in a"
-            " record of reportTopic that is committed together with the batch.",
+            "Duration of the commit, which begins at writtenAtMs. Null if there was no"
+            " commit. Also null in a record of reportTopic with the outcome `committed`.",
             _MS,
         ),
     ]
     throttle_ms: Annotated[
-        int, Described("Delay because of brokers' quotas, summed over responses.", _MS)
+        int,
+        Described(
+            "Time by which brokers delayed their responses because of quotas, summed over"
+            " responses.",
+            _MS,
+        ),
     ]
     mean_queue_ms: Annotated[
         float,
-        Described("Average time from a record batch's first row until the batch was sent.", _MS),
+        Described(
+            "The mean queue time of the record batches. The queue time of a record batch"
+            " begins with its first row, and ends when the record batch is sent for the last"
+            " time.",
+            _MS,
+        ),
     ]
     max_queue_ms: Annotated[
         int,
         Described(
-            "Longest time from a record batch's first row until the batch was sent. After"
-            " kafka.delivery.timeout.ms a record batch expires, and its task fails.",
+            "The longest queue time of a record batch. If a record batch is not acknowledged"
+            " kafka.delivery.timeout.ms after its first row, its task fails.",
             _MS,
         ),
     ]
@@ -535,25 +639,26 @@ class WriteReport:
     connections: Annotated[
         int,
         Described(
-            "Connections that tasks have opened, including connections to coordinators.",
+            "The number of connections that tasks have opened.",
             "connections",
         ),
     ]
     brokers: Annotated[
         tuple[BrokerReport, ...],
         Described(
-            "The brokers that responded, or whose connection failed, in the order of their ids."
+            "The brokers that responded, or to which a connection failed, in the order of"
+            " their ids."
         ),
     ]
     partitions: Annotated[
         tuple[PartitionReport, ...],
-        Described("The offsets of each Kafka partition that got rows; empty with acks=0."),
+        Described("Each Kafka partition that got rows, with its offsets; empty with acks=0."),
     ]
     partitions_left_out: Annotated[
         int,
         Described(
-            f"The number of partitions that the report omits, because a report has at most"
-            f" {MAX_JSON_BYTES} bytes.",
+            "The number of partitions that are left out, because the report would be larger"
+            f" than {MAX_JSON_BYTES} bytes.",
             "partitions",
         ),
     ] = 0
@@ -561,8 +666,9 @@ class WriteReport:
     audit: Annotated[
         AuditReport | None,
         Described(
-            "The figures that `kprod audit` compares with the topics. Null if these figures would"
-            f" make the report larger than {MAX_JSON_BYTES} bytes."
+            "The figures that `kprod audit` compares with the topics. They are left out"
+            " before any partition is left out: null if the report would be larger than"
+            f" {MAX_JSON_BYTES} bytes. `kprod audit` then can't check this write."
         ),
     ] = None
 

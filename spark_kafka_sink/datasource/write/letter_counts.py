@@ -42,8 +42,9 @@ class LetterCount:
     samples: Annotated[
         tuple[LetterSample, ...],
         Described(
-            "At most three of these rows. `task` is the DataFrame's partition, and `row` is the "
-            "row's number within this partition, from 0."
+            "The places of at most three of these rows, without their data. `task` is the number "
+            "of the DataFrame's partition. `row` is the number of the row in this partition, from "
+            "0."
         ),
     ] = ()
 

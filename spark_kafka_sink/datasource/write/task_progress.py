@@ -28,19 +28,22 @@ EVERY_S = 30.0
 class TaskProgress:
     """The progress of one task attempt."""
 
-    partition: Annotated[int, Described("The DataFrame's partition, which is the task's index.")]
-    attempt: Annotated[int, Described("The attempt, from 0.")]
+    partition: Annotated[
+        int,
+        Described("The index of the task, which is also the number of the DataFrame's partition."),
+    ]
+    attempt: Annotated[int, Described("The number of the attempt, from 0.")]
     batch_id: Annotated[int, Described("The micro-batch; -1 in batch jobs.")]
     elapsed_ms: Annotated[int, Described("Time since the attempt began.", "ms")]
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
     megabytes: Annotated[
-        float, Described("Size of the record batches that were sent so far.", "MB")
+        float, Described("Size of the record batches that brokers have acknowledged.", "MB")
     ]
     rows_per_second: Annotated[
         float,
         Described(
-            "Rows per second that brokers acknowledged in the last 30 s. If the option"
-            " progressTopic is set, the rate is of the last 10 s or less.",
+            "Rows per second that brokers acknowledged in the last 30 s. With the option"
+            " progressTopic: in the last 10 s.",
             "rows/s",
         ),
     ]
@@ -63,7 +66,10 @@ class TaskProgress:
     ] = 0
     waits_for: Annotated[
         str,
-        Described("The reason why the task waits now, and the brokers that did not respond yet."),
+        Described(
+            "The reason why the task waits now, and the brokers whose responses it waits for, with"
+            " the number of their record batches."
+        ),
     ]
     last_answer: Annotated[str, Described("The last response that caused a retry, and its broker.")]
 

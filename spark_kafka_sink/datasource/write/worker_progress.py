@@ -57,8 +57,8 @@ class WorkerProgress:
     worker: Annotated[
         str,
         Described(
-            "The record's key: the name of the Python worker. In a record of the driver, the name "
-            "ends with `-commit`."
+            "The name of the Python worker, which is also the key of the record. In a record of "
+            "the driver, the name ends with `-commit`."
         ),
     ]
     application_id: Annotated[str, Described("Spark's application id.")]
@@ -66,10 +66,12 @@ class WorkerProgress:
     query_name: Annotated[str, Described("The streaming query's name; empty without a name.")]
     batch_id: Annotated[int, Described("The micro-batch; -1 in batch jobs.")]
     stage_id: Annotated[int, Described("The id of the Spark stage that writes the rows.")]
-    finished_tasks: Annotated[int, Described("Task attempts that ended.", "tasks")] = 0
+    finished_tasks: Annotated[
+        int, Described("The number of task attempts that have ended.", "tasks")
+    ] = 0
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")] = 0
     megabytes: Annotated[
-        float, Described("Size of the record batches that were sent so far.", "MB")
+        float, Described("Size of the record batches that brokers have acknowledged.", "MB")
     ] = 0.0
     retries: Annotated[int, Described("Record batches that were sent again.", "batches")] = 0
     input_wait_ms: Annotated[int, Described("Waits for Spark's next rows.", "ms")] = 0
@@ -82,8 +84,8 @@ class WorkerProgress:
     commit_ms: Annotated[
         int | None,
         Described(
-            "In a record of the driver: the duration of the commit so far, or 0 in the last "
-            "record, after the end of the commit. In a record of a Python worker: null.",
+            "Duration of the commit so far, in a record of the driver. After the commit, the "
+            "driver sends a last record with 0. Null in a record of a Python worker.",
             "ms",
         ),
     ] = None
