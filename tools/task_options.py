@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tables import anchor_of
@@ -26,18 +26,20 @@ _SERVERS = {"kafka.bootstrap.servers": "broker1:9092,broker2:9092", "topic": "or
 TASKS = (
     Task(
         "Name the brokers and the topic",
-        "Most writes need only the two options of the example: the addresses of some brokers, and"
-        " the topic. In place of setting options in the code, you can write them into a properties"
-        " file, and set the option `configFile` to its path.",
+        "Most writes need only the two options of the example. Give the addresses of two or"
+        " three brokers of your cluster: from them, the sink learns the addresses of all"
+        " brokers. To keep options out of the code, write the options into a properties file,"
+        " and set the option `configFile` to the path of this file on the driver. If the file"
+        " contains secrets, the executors need the file too.",
         ("kafka.bootstrap.servers", "topic", "configFile", "preflight", "kafka.client.id",
          "kafka.client.dns.lookup"),
         _SERVERS,
     ),
     Task(
         "Make keys, values and headers from columns",
-        "The example writes the columns `id`, `customer` and `amount` as a JSON object. The"
-        " column `id` is also the key. [Columns](columns.md) lists the types that a column can"
-        " have.",
+        "In the example, the value of each record is a JSON object with the columns `id`,"
+        " `customer` and `amount`. The key of the record is the text of the column `id`."
+        " [Columns](columns.md) lists the types that a column can have.",
         ("valueColumns", "valueFormat", "keyColumns", "keyFormat", "headersColumns",
          "onNullKey", "onNullValue", "timestampColumn", "jsonIgnoreNullFields", "jsonPlainDecimals",
          "jsonTimestampFormat", "jsonTimestampNtzFormat"),
@@ -46,18 +48,20 @@ TASKS = (
     ),
     Task(
         "Write the changes of a table",
-        "The changes are the inserts, updates and deletes of a table, for example from Delta Lake's"
-        " change data feed (`delta-cdf`). First pass the changes to the function `upserts`, which"
-        " keeps only the last change of each key. In the example, `df` is the result of `upserts`"
-        " ([changelogs](changelogs.md)).",
+        "The changes are the inserts, updates and deletes of a table. In the example, they come"
+        " from the change data feed of a Delta table. First call this package's function"
+        " `upserts`: `df = upserts(changes, keys=['id'])`. It keeps only the last change of"
+        " each key. Without this call, an old change could become the last record of its key."
+        " Then write `df` as in the example ([changelogs](changelogs.md)).",
         ("changelog", "changelog.mode"),
         {**_SERVERS, "changelog": "delta-cdf", "keyColumns": "id", "valueColumns": "*"},
     ),
     Task(
         "Write with a schema (Avro, Protobuf, JSON Schema)",
-        "The example makes an Avro schema from the columns, and registers it."
-        " [Formats](formats.md) shows how to use your own schema, and lists the types that a"
-        " column can have.",
+        "The option `valueFormat` chooses the format of the values, and `keyFormat` the format"
+        " of the keys. The example makes an Avro schema from the columns, and registers this"
+        " schema in the schema registry. [Formats](formats.md) shows how to use your own"
+        " schema, and lists the types that a column can have.",
         ("valueSchema", "valueSchemaName", "value.subject.name.strategy",
          "value.schema.id.serializer", "keySchema", "keySchemaName", "key.subject.name.strategy",
          "key.schema.id.serializer", "schemaTopics", "auto.register.schemas",
@@ -68,29 +72,34 @@ TASKS = (
     ),
     Task(
         "Keep rows that can't be sent",
-        "In the example, a row that can't be sent becomes a record of the topic `dlq.orders`. If"
-        " more than 1 % of the rows can't be sent, the write fails ([dead"
-        " letters](dead-letters.md)).",
+        "Some rows can't be sent, for example because they are too large for the topic. By"
+        " default, such a row makes the write fail. In the example, such a row becomes a record"
+        " of the topic `dlq.orders`, and the other rows are sent. If more than 1 % of the rows"
+        " of a batch can't be sent, the write still fails ([dead letters](dead-letters.md)).",
         ("errors.*",),
         {**_SERVERS, "errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dlq.orders",
          "errors.max.fraction": "0.01"},
     ),
     Task(
         "Choose a guarantee",
-        "Usually you set only `deliveryGuarantee`. This option decides the values of the other"
-        " options in the list. [Delivery guarantees](delivery-guarantees.md) compares the three"
-        " values of `deliveryGuarantee`.",
+        "`deliveryGuarantee` is `none`, `at-least-once` (the default) or `exactly-once`"
+        " ([comparison](delivery-guarantees.md)). Usually you set only this option. The sink"
+        " then sets `kafka.acks`, `kafka.enable.idempotence` and the other options below to the"
+        " values that the guarantee needs.",
         ("deliveryGuarantee", "kafka.acks", "kafka.enable.idempotence", "kafka.retries",
          "kafka.max.in.flight.requests.per.connection"),
         {**_SERVERS, "deliveryGuarantee": "at-least-once"},
     ),
     Task(
-        "Write each row once",
-        "A stream needs `transactionalIdPrefix`. A batch job that may run again needs `txnAppId`"
-        " and `txnVersion`. In the example, `txnAppId` names the job and the day. The job has one"
-        " write for each day, so `txnVersion` is always `1`. After this write is committed,"
-        " another run of the job for the same day writes nothing. Consumers must set"
-        " `isolation.level=read_committed` ([exactly once](exactly-once.md)).",
+        "Write each row once (exactly-once)",
+        "With `deliveryGuarantee=exactly-once`, consumers with `isolation.level=read_committed`"
+        " see each row once. Other consumers can see rows of failed attempts. A stream also"
+        " needs the option `transactionalIdPrefix`. A batch job that may run again also needs"
+        " `txnAppId`, a name, and `txnVersion`, the number of the write under this name. In the"
+        " example, the name contains the day, and the job has one write for each day, so the"
+        " number is always `1`. After this write is committed, another run with the same name"
+        " and number writes nothing, even if the DataFrame has changed ([exactly"
+        " once](exactly-once.md)).",
         ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
          "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "commitLogTopic"),
         {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders-2026-11-22",
@@ -98,26 +107,27 @@ TASKS = (
     ),
     Task(
         "Choose partitions",
-        "By default, a key goes to the same partition as with Kafka's Java clients. If other"
-        " producers of the topic use another rule, set `kafka.partitioner.class` to the"
-        " [name](options.md#keys-and-partitioners) of this rule. The example has the default rule"
-        " of librdkafka.",
+        "By default, the sink chooses the same partition for a key as Kafka's Java clients."
+        " By default, clients that use librdkafka choose other partitions. If such a client"
+        " writes to the same topic, set the option `kafka.partitioner.class` as in the example."
+        " [Partitioners](options.md#keys-and-partitioners) lists the values for other clients.",
         ("kafka.partitioner.*", "kafka.client.rack"),
         {**_SERVERS, "kafka.partitioner.class": "consistent_random"},
     ),
     Task(
-        "Write faster, or smaller",
-        "First try the compression `lz4`. Before you change a size, such as `kafka.buffer.memory`,"
-        " look at the [report](reports.md) of the write. The report shows whether this size slows"
-        " the write down ([tuning](tuning.md)).",
+        "Write faster, or fewer bytes",
+        "First set the compression, for example to `lz4`: then there are fewer bytes to send and"
+        " to store. Only change sizes, such as `kafka.buffer.memory`, if the [report](reports.md)"
+        " of a write shows a reason. For example, a high `bufferWaitMs` in the report means"
+        " that tasks waited for this memory ([tuning](tuning.md)).",
         ("kafka.compression.*", "kafka.batch.size", "kafka.linger.ms", "kafka.buffer.memory",
          "kafka.max.request.size", "kafka.send.buffer.bytes", "kafka.receive.buffer.bytes"),
         {**_SERVERS, "kafka.compression.type": "lz4", "kafka.buffer.memory": "67108864"},
     ),
     Task(
         "Survive slow or restarting brokers",
-        "If brokers have not acknowledged a row after `kafka.delivery.timeout.ms`, the task"
-        " fails. In the example, this time is 10 minutes.",
+        "If brokers have not acknowledged a row when `kafka.delivery.timeout.ms` is over, the"
+        " task fails. The default is 2 minutes. The example sets 10 minutes.",
         ("kafka.delivery.timeout.ms", "kafka.request.timeout.ms", "kafka.max.block.ms",
          "kafka.retry.backoff.*", "kafka.reconnect.backoff.*",
          "kafka.socket.connection.setup.*", "kafka.connections.max.idle.ms", "kafka.metadata.*"),
@@ -125,42 +135,48 @@ TASKS = (
     ),
     Task(
         "Limit the load on brokers",
-        "In the example, all tasks of the write together send at most 10 MB per second"
+        "In the example, all tasks of the write together send at most 10 MB per second. The"
+        " sink counts the bytes before compression"
         " ([tuning](tuning.md#a-limit-for-the-rate-of-a-write)).",
         ("maxRecordsPerSecond", "maxBytesPerSecond", "tasksAtOnce"),
         {**_SERVERS, "maxBytesPerSecond": "10000000"},
     ),
     Task(
         "Write with hundreds of tasks",
-        "Each task connects to each broker that it writes to, so a job with many tasks opens many"
-        " connections. In the example, a task normally sends the rows that have no key to at most"
-        " two brokers. When the tasks of the write start, all tasks together open at most about 100"
-        " connections per second to each broker ([connections](tuning.md#connections)).",
+        "Each task connects to each broker that it writes to, so a job with many tasks opens"
+        " many connections. `maxLeadersPerTask` applies to rows without a key: in the example,"
+        " a task normally sends these rows to two brokers, and not to all brokers."
+        " `connectionsPerSecond` applies to the start of the tasks: in the example, the tasks"
+        " together open about 100 connections per second to each broker"
+        " ([connections](tuning.md#connections)).",
         ("maxLeadersPerTask", "connectionsPerSecond"),
         {**_SERVERS, "maxLeadersPerTask": "2", "connectionsPerSecond": "100"},
     ),
     Task(
         "Encrypt (TLS)",
-        "If the brokers' certificate comes from your own CA, set a truststore with the"
-        " certificate of this CA, as in the example. If the brokers require a client certificate,"
-        " also set a keystore ([secure listeners](security.md#tls)).",
+        "To encrypt the connections, set `kafka.security.protocol` to `SSL`. If the brokers'"
+        " certificate comes from your own certificate authority (CA), also set a truststore, as"
+        " in the example: a file with the certificate of the CA. If the brokers require a"
+        " client certificate, also set a keystore ([secure listeners](security.md#tls)).",
         ("kafka.security.protocol", "kafka.ssl.*"),
         {**_SERVERS, "kafka.security.protocol": "SSL",
          "kafka.ssl.truststore.location": "/etc/kafka/ca.pem"},
     ),
     Task(
         "Log in (SASL)",
-        "The example is for SCRAM: set the user name, and a reference to a file with the"
-        " password. [Secure listeners](security.md#sasl) describes the other mechanisms.",
+        "The example logs in with the mechanism SCRAM. `${file:/etc/secrets/kafka}` is a"
+        " reference to a file that contains the password. The file must exist on the driver and"
+        " on all executors. [Secure listeners](security.md#sasl) describes the other"
+        " mechanisms.",
         ("kafka.sasl.*",),
         {**_SERVERS, "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512",
          "kafka.sasl.username": "spark", "kafka.sasl.password": "${file:/etc/secrets/kafka}"},
     ),
     Task(
         "See the figures of a write",
-        "The *report* of a write has the numbers of rows and bytes, the times, and the outcome of"
-        " the write. In the example, the driver stores the report of each write as a file in the"
-        " directory `/var/log/kprod/orders/` ([reports](reports.md)).",
+        "A [report](reports.md) has the numbers of rows and bytes of a write, its duration, and"
+        " its outcome. In the example, the driver stores each report as a file in the directory"
+        " `/var/log/kprod/orders/`.",
         ("reportPath", "reportTopic",
          "reportListeners", "progressListeners", "progressTopic", "kafka.metrics.*",
          "kafka.interceptor.classes"),
@@ -183,21 +199,22 @@ def obeyed() -> dict[str, Option]:
 def options_of(task: Task) -> Iterator[str]:
     """The names of a task's options, its families written out."""
     for wanted in task.options:
-        family = wanted.removesuffix("*")
-        for name in obeyed():
-            if name == wanted or (family != wanted and name.startswith(family)):
-                yield name
+        yield from _family(wanted)
+
+
+def _family(wanted: str) -> Iterator[str]:
+    """The option ``wanted``, or each option of the family ``wanted``."""
+    family = wanted.removesuffix("*")
+    for name in obeyed():
+        if name == wanted or (family != wanted and name.startswith(family)):
+            yield name
 
 
 def page_lines() -> Iterator[str]:
     yield (
         "For each task, this page has an example, and a list of all options for this task. Each"
-        " name is a link to the description of the option. Some options of the examples change the"
-        " default of another option. The list has such a changed default in brackets. For example,"
-        " with `deliveryGuarantee=exactly-once`, the default of `kafka.transaction.timeout.ms` is"
-        " `900000`."
+        " name in the list is a link to the description of the option."
     )
-    options = obeyed()
     for task in TASKS:
         yield from (
             "",
@@ -214,12 +231,36 @@ def page_lines() -> Iterator[str]:
             "```",
             "",
         )
+        yield from _listed(task)
+
+
+#: The largest number of options in a line. The families of a longer list have a line each.
+_LONGEST = 12
+
+
+def _listed(task: Task) -> Iterator[str]:
+    """The options of ``task``, with links to their descriptions."""
+    options = obeyed()
+
+    def linked(names: Iterable[str]) -> str:
         shown = []
-        for name in options_of(task):
+        for name in names:
             here = default_of(task, options[name])
-            default = f" ({_default(here)})" if here != options[name].default else ""
+            is_other = here != options[name].default
+            default = f" (default in this example: {_default(here)})" if is_other else ""
             shown.append(f"[`{name}`](options.md#{anchor_of(name)}){default}")
-        yield f"Options: {', '.join(shown)}."
+        return ", ".join(shown)
+
+    if len(list(options_of(task))) <= _LONGEST:
+        yield f"Options: {linked(options_of(task))}."
+        return
+    yield from ("Options:", "")
+    single = [name for name in task.options if not name.endswith("*")]
+    if single:
+        yield f"* {linked(single)}"
+    for family in task.options:
+        if family.endswith("*"):
+            yield f"* {linked(_family(family))}"
 
 
 def default_of(task: Task, option: Option) -> object:
