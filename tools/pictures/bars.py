@@ -107,18 +107,24 @@ def _engines(*, by_partitions: bool) -> list[Ratio]:
 def page_lines() -> Iterator[str]:
     """docs/benchmarks.md: the pictures, and the figures behind them."""
     yield (
-        "The tables compare `kprod` with another producer (the *peer*) on the same machine, with the"
-        " same topic and data. In each round, the producers run one after the other. The columns:"
+        "`kprod` is this package. This page compares its speed and its CPU time with another producer"
+        " (the *peer*) on the same machine, with the same topic and data. The last section compares"
+        " the guarantees exactly-once and at-least-once of `kprod`."
     )
     yield from (
         "",
-        "* *rows/s*: the rows per second of a producer, the median over the rounds.",
-        "* *kprod / peer*: the rows per second of `kprod`, divided by the rows per second of the peer. Above 1, `kprod` is faster.",
-        "* *client CPU, kprod / peer*: the CPU time of `kprod`, divided by the CPU time of the peer. Below 1, `kprod` needs less CPU time.",
+        '!!! note "Compare ratios, and not rows per second"',
+        "    The Kafka clients and the brokers shared two cores of one machine, so your cluster will have other rows per second. The ratios can differ too. To measure on your machine, run `make bench` in a clone of the repository.",
         "",
-        "Each round has its own ratios, and the table shows their median over the rounds. A ratio in the table can therefore differ from the quotient of the two medians in *rows/s*. For example, a ratio can be above 1 although the peer has the larger *rows/s*. Compare producers by the ratio, because the machine can be slower in one round than in another. The brackets after a ratio have a confidence interval of this median. The confidence level is below each table, because it depends on the number of rounds. If the interval includes 1, the measurement shows no difference.",
+        "Each measurement has several rounds. In each round, all producers write the same rows, one producer after the other. The columns of the tables:",
         "",
-        "Client and broker shared two cores of one machine (Python 3.11.7), so your cluster will have other rows per second. To measure on your machine, run `make bench`.",
+        "* *rows/s*: the rows per second of a producer. This is the median over the rounds.",
+        "* *kprod / peer*: the rows per second of `kprod`, divided by those of the peer. 2x means that `kprod` is twice as fast. The ratio is calculated for each round, and the table shows the median of these ratios.",
+        "* *client CPU, kprod / peer*: the CPU time of the Spark job or of the program that writes the rows. 0.5x means that `kprod` needs half the CPU time of the peer. This is also the median over the rounds.",
+        "",
+        "The brackets after a ratio have the confidence interval of the ratio. If the interval includes 1, the measurement does not show which producer is faster.",
+        "",
+        "The machine was slower in some rounds than in others. Within a round, both producers had the same conditions, so compare producers by the ratio. If you divide the two *rows/s* of a row of the table, the result can differ from the ratio.",
     )
     yield from (
         "",
@@ -128,40 +134,50 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        "In the picture, Spark's sink has its default options. In the table:",
+        "The picture shows the ratio *kprod / peer*. The peer is Spark's sink with its default options.",
+        "",
+        "In the table, the words in the first and third column mean:",
         "",
         "* *defaults*: Spark's sink has its default options.",
-        "* *tuned*: Spark's sink has a `batch.size` of 1 MiB and a `linger.ms` of 50 ms.",
-        "* *10 tasks*: the job has 10 tasks. The jobs of the other rows have 2 tasks. In all jobs, at most two tasks run at the same time.",
-        "* *tune=True*: kprod was registered with `register(spark, tune=True)`, which makes [Spark's Arrow batches smaller](tuning.md#sparks-side).",
-        "* *Unix socket*: Spark sends the rows to its Python workers over a Unix socket, and not over TCP.",
+        "* *tuned*: Spark's sink has a larger `batch.size` (1 MiB) and `linger.ms` (50 ms) than by default.",
+        "* *10 tasks*: the job has 10 tasks. Without these words, the job has 2 tasks. In all jobs, at most two tasks run at the same time.",
+        "* *tune=True*: the session has called `register(spark, tune=True)`. Spark then passes the rows to `kprod` in [smaller groups](tuning.md#sparks-side).",
+        "* *Unix socket*: Spark sends the rows to its Python workers over a Unix socket, and not over TCP. This does not change Spark's sink, but its rows were measured again.",
         "* *lz4*: both sinks have the option `kafka.compression.type=lz4`.",
     )
     yield from ("", *_table(newest(SPARK_PEERS, "Spark")))
     yield from (
         "",
-        "## The producer alone, fed with columns",
+        "## The producer without Spark",
         "",
         "![Rows a second of kprod's producer as a multiple of Java's and of confluent-kafka's, with intervals.](pictures/benchmark-engine.svg)",
     )
     yield from (
         "",
-        "In these measurements, kprod gets the rows as Arrow batches (`send_batch`). A record that you send alone, with the method `send` of kprod's producer, costs kprod more CPU time than a row of an Arrow batch. The list compares kprod's `send` with other clients. Each number is kprod's CPU time for one record, divided by the CPU time of the other client:",
-        "",
-        f"* `produce` of confluent-kafka: {_send('confluent-kafka')}",
-        f"* `send` of kafka-python: {_send('kafka-python')}",
+        "Without Spark, you can use the [producer of kprod](python-producer.md) in a Python program. In the picture and in this table, its method `send_batch` gets the rows as Arrow batches. The peers get one record at a time.",
     )
     yield from ("", *_table(_engines(by_partitions=False)))
     yield from (
         "",
+        "The producer of kprod also has a method `send`, which gets one record at a time. It needs more CPU time for a record than `send_batch`. This table compares `send` with the same method of other clients:",
+        "",
+        "| peer | client CPU, kprod / peer |",
+        "|---|---|",
+        f"| `produce` of confluent-kafka | {_send('confluent-kafka')} |",
+        f"| `send` of kafka-python | {_send('kafka-python')} |",
+    )
+    yield from (
+        "",
         "## By the number of partitions",
         "",
-        "For each Arrow batch, a task needs some CPU time for each partition, even if the partition gets only one row. So if a task writes to thousands of partitions, a row costs more CPU time ([tuning](tuning.md#small-arrow-batches-many-partitions)).",
+        "This section also compares the producers without Spark. If a topic has thousands of partitions, each Arrow batch has only a few rows for each partition, and `kprod` needs more CPU time for a row. [Tuning](tuning.md#small-arrow-batches-many-partitions) describes this for a write of Spark.",
+        "",
+        "There was only one round, so a ratio near 1 does not show which producer is faster.",
         "",
         *_table(_engines(by_partitions=True)),
     )
     yield from ("", "## What exactly-once adds", "", *_exactly_once(), "")
-    yield "[The history of measurements](../bench/HISTORY.md) has the settings that this page does not show, and changes that were tried without success."
+    yield "[The history of measurements](../bench/HISTORY.md) has more settings."
 
 
 def figures() -> dict[str, str]:
@@ -241,24 +257,38 @@ def _run(day: str, commit: str, rounds: int) -> str:
     shown = (
         "in one round, so there are no intervals"
         if rounds == 1
-        else f"in {rounds} rounds (confidence level {int(100 * level(rounds))} %)"
+        else f"in {rounds} rounds (confidence level of the intervals: {int(100 * level(rounds))} %)"
     )
     return f"on {day} with the commit {commit}, {shown}"
 
 
 def _exactly_once() -> Iterator[str]:
-    yield "The columns *exactly once* and *at least once* have medians over the rounds. The meaning of the column *difference* depends on the kind of row:"
+    yield "With exactly-once, the driver commits the transactions of the tasks after each batch. The tables compare writes of `kprod` with both guarantees. Each figure is a median over *n* rounds. The range has the smallest and the largest figure of the rounds."
     yield ""
-    yield "* **The driver commits N transactions**: not a difference, because these commits exist only with exactly-once. The column has the shortest and the longest time in seconds. Each transaction had one row."
-    yield "* **Job of 30 M rows**: the jobs per second with exactly-once, divided by the jobs per second with at-least-once. Below 1, exactly-once is slower. If the range in brackets includes 1, the measurement shows no difference. The two columns before are rounded, so their quotient differs from the ratio."
-    yield "* **Job of 1000 rows** and **micro-batch**: the additional time of exactly-once. Each round has one difference, and the table shows the median of these differences. It may be another number than the difference of the two medians."
+    yield "The time in which the driver commits transactions with one row each:"
     yield ""
-    yield "The brackets have the range over all rounds. *n* is the number of rounds. *p50* is the median time of the micro-batches."
+    yield "| what | time | range |"
+    yield "|---|---|---|"
+    rows = list(_exactly_once_rows())
+    for what, ours, theirs, difference in rows:
+        if theirs == "-":
+            low_to_high, _, rounds = difference.partition(", n=")
+            yield f"| {what.removeprefix('the driver commits ')} | {ours} | {low_to_high} s (n={rounds}) |"
     yield ""
-    yield "| what | exactly once | at least once | difference |"
+    yield "Jobs and micro-batches:"
+    yield ""
+    yield "| what | exactly-once | at-least-once | exactly-once compared with at-least-once |"
     yield "|---|---|---|---|"
-    for what, ours, theirs, difference in _exactly_once_rows():
-        yield f"| {what.removesuffix(', 1 / s')} | {ours} | {theirs} | {difference} |"
+    for what, ours, theirs, difference in rows:
+        if theirs != "-":
+            yield f"| {what.removesuffix(', 1 / s').replace(', p50', ', median')} | {ours} | {theirs} | {difference} |"
+    yield ""
+    yield "In the last column, the range is in brackets:"
+    yield ""
+    yield "* **Job of 30 M rows**: the ratio of the speeds in jobs per second. Below 1, exactly-once is slower. If the range includes 1, the measurement shows no difference."
+    yield "* **Job of 1000 rows** and **micro-batch**: the additional time with exactly-once. If the range includes 0, the measurement shows no difference."
+    yield ""
+    yield "The last column is the median of the ratios or differences of the rounds. It can differ from the ratio or difference of the two medians before it."
 
 
 def _exactly_once_rows() -> Iterator[tuple[str, str, str, str]]:
