@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -20,410 +21,513 @@ ROOT = Path(__file__).resolve().parent.parent
 #: By group: Kafka's tests, and the behaviour that they show. If Kafka has no such test, the name is
 #: the method of Java's client that has the behaviour. Our tests name Kafka's test.
 _LIST = """
-# Test vectors
+# Numbers and checksums
 UtilsTest#testMurmur2
-  murmur2 returns the same hashes as Java's method
+  The hash function murmur2 has the results that are fixed in Kafka's test.
 DefaultPartitionerTest#testKeyPartitionIsStable
-  the partition of a key is (hash & 0x7fffffff) % count of all partitions
+  The partition of a key is (murmur2 & 0x7fffffff) % N. N is the number of all partitions of the
+  topic, including partitions without a leader.
 Crc32CTest#testValue
-  CRC-32C returns the checksums of the vectors
+  The checksum of a batch is CRC-32C, with the results that are fixed in Kafka's test.
 ByteUtilsTest#testVarintSerde ByteUtilsTest#testVarlongSerde ByteUtilsTest#testInvalidVarint
 ByteUtilsTest#testInvalidVarlong
-  signed varints of 32 and 64 bits are encoded as in Java; a varint with too many bytes is refused
+  A signed varint (an integer whose length in bytes depends on its value) of 32 or 64 bits has the
+  bytes that are fixed in Kafka's test. A reader refuses a varint with too many bytes.
 ByteUtilsTest#testUnsignedVarintSerde
-  unsigned varints are encoded as in Java
+  An unsigned varint has the bytes that are fixed in Kafka's test.
 TransactionManagerTest#testSequenceNumberOverflow DefaultRecordBatchTest#testIncrementSequence
-  sequence numbers wrap at 2^31
+  The sequence number after 2147483647 (2^31 - 1) is 0.
 # Records and batches
 DefaultRecordBatchTest#testInvalidCrc DefaultRecordBatchTest#testInvalidRecordSize
 DefaultRecordBatchTest#testInvalidRecordCountTooManyNonCompressedV2
-  a batch is refused if its checksum or count is wrong, or if it is shorter than its header
+  A reader refuses a batch whose checksum or number of records is wrong, and a batch that is
+  shorter than its header.
 DefaultRecordTest#testNullHeaderKey
-  a header's key may not be null; a header's value may be null
+  A header's key may not be null. A header's value may be null.
 DefaultRecordTest#testInvalidHeaderKey DefaultRecordTest#testInvalidHeaderValue
 DefaultRecordTest#testInvalidValueSize
-  a record is refused if the size of a field goes past the record's end
+  A reader refuses a record in which a field is longer than the rest of the record.
 MemoryRecordsBuilderTest#testWriteTransactionalWithInvalidPID
 MemoryRecordsBuilderTest#testWriteIdempotentWithInvalidEpoch
 MemoryRecordsBuilderTest#testWriteIdempotentWithInvalidBaseSequence
-  a batch whose producer id, epoch and base sequence contradict each other is refused
+  The writer of a batch refuses fields that contradict each other, for example a producer id
+  without a sequence number.
 MemoryRecordsBuilderTest#buildUsingCreateTime
-  a batch's max timestamp is the largest timestamp of its records; a time before 1970 is refused
+  The largest timestamp of the records is stored in the header of their batch. The writer refuses
+  a timestamp before 1970.
 MemoryRecordsBuilderTest#testWriteEmptyRecordSet
-  an empty input produces no bytes
+  If there are no records, the writer produces no bytes.
 MemoryRecordsBuilderTest#shouldThrowIllegalStateExceptionOnAppendWhenClosed
-  a closed batch takes no more rows
+  After the producer has closed a batch to send it, the batch takes no more records.
 MemoryRecordsBuilderTest#testSmallWriteLimit MemoryRecordsBuilderTest#writePastLimit
-  the first record always fits; further records fit while there is room
+  An empty batch takes any record, even a record that is larger than batch.size. Each further
+  record must fit into batch.size.
 CompressionRatioEstimatorTest#testUpdateEstimation MemoryRecordsBuilderTest#testEstimatedSizeInBytes
-  the size of a compressed batch is estimated from a ratio, which rises and falls with the batches
+  While a batch is being filled, its compressed size is an estimate: its uncompressed size times
+  the compression ratio of earlier batches. If a batch compresses worse than estimated, the ratio
+  rises immediately. If a batch compresses better, the ratio falls slowly.
 # Configuration and send
 KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig
 KafkaProducerTest#testAcksAndIdempotenceForIdempotentProducers
 KafkaProducerTest#testRetriesAndIdempotenceForIdempotentProducers
 KafkaProducerTest#testInflightRequestsAndIdempotenceForIdempotentProducers
-  options that contradict each other cause an error or a warning
+  If the user has set two options that contradict each other, the producer raises an error. If
+  only one of them was set, the producer can change the default of the other option, with a
+  warning. Example: idempotence, which is the default, is switched off by acks=1.
 KafkaProducerTest#testMetadataTimeoutWithMissingTopic
 KafkaProducerTest#testMetadataTimeoutWithPartitionOutOfRange
-  send waits up to max.block.ms for an unknown topic or partition; the error of send has the
-  brokers' reason
+  If a topic or partition is unknown, send waits for it. If it is still unknown after
+  max.block.ms, send fails. The error has the reason that brokers have returned.
 KafkaProducerTest#testSendToInvalidTopic
-  outside of a transaction, an invalid topic name fails only its own record
+  If a topic name is invalid, only the records for this topic fail. For the effect on a
+  transaction, see the next rows.
 KafkaProducer#doSend
-  the wait for metadata and the wait for memory together last at most max.block.ms
+  A call of send waits for metadata and for memory. The two waits together last at most
+  max.block.ms.
 KafkaProducerTest#testCommitTransactionWithRecordTooLargeException
 KafkaProducerTest#testCommitTransactionWithMetadataTimeoutForMissingTopic
-  if a record can't be sent, its transaction can only be aborted
+  If send fails for a record in a transaction, the producer refuses to commit the transaction.
+  Examples are a record that is too large and a missing topic.
 KafkaProducerTest#testPartitionAddedToTransaction
-  a partition joins the transaction only after a record was appended to one of its batches
+  The producer adds a partition to the transaction only after it has put a record for this
+  partition into a batch.
 KafkaProducerTest#testHeaders
-  the headers of a record can't be changed after send
-# BufferPool
+  After send, the headers of a record can't be changed.
+# Memory for records (BufferPool)
 BufferPoolTest#testSimple
-  released memory is used again
+  Memory that a batch has released is used for later batches.
 BufferPoolTest#testCantAllocateMoreMemoryThanWeHave
-  a request for more than the whole pool is refused immediately; the whole pool can be allocated
+  If a batch needs more memory than the whole pool has, it is refused immediately. If it needs
+  exactly the whole pool, it gets the memory.
 BufferPoolTest#testDelayedAllocation
-  a waiting thread collects the memory that other threads release, piece by piece
+  A thread can wait for more memory than any other thread releases. It then collects several
+  released pieces until it has enough.
 BufferPoolTest#testBlockTimeout BufferPoolTest#testCleanupMemoryAvailabilityWaiterOnBlockTimeout
-  a thread that times out leaves the queue and releases the memory that it has collected
+  If a thread has waited for too long, it stops waiting. It releases the pieces that it has
+  collected.
 BufferPoolTest#testCleanupMemoryAvailabilityWaiterOnInterruption
-  a thread that is interrupted leaves the queue and releases the memory that it has collected
+  If a waiting thread is interrupted, it stops waiting. It releases the pieces that it has
+  collected.
 BufferPool#allocate
-  the thread that has waited longest gets memory first
+  The thread that has waited longest gets memory first.
 BufferPoolTest#testCloseNotifyWaiters BufferPoolTest#testCloseAllocations
-  close wakes all waiting threads; a closed pool refuses further requests
+  When the producer is closed, all waiting threads stop waiting. After that, nobody gets memory.
 BufferPoolTest#testLargeAvailableMemory
-  the pool may be larger than 2 GiB
+  buffer.memory may be larger than 2 GiB.
 BufferPoolTest#testStressfulSituation
-  after many threads have requested and released memory, the whole pool is free again
-# RecordAccumulator
+  If many threads use the pool at the same time, no memory gets lost: afterwards the whole pool is
+  free.
+# Batches that wait (RecordAccumulator)
 RecordAccumulatorTest#testFull
-  a full batch is sent before linger.ms is over
+  If a batch is full, it is sent immediately, even if linger.ms is not over.
 RecordAccumulatorTest#testLinger
-  a batch is ready at linger.ms, and not before
+  If a batch is not full, it is sent when linger.ms is over. Java counts this time from the
+  creation of the batch.
 RecordAccumulatorTest#testNextReadyCheckDelay
-  the sender sleeps until the first batch may be sent: until its linger time or its backoff is over
+  If no batch may be sent yet, the network thread sleeps. It wakes up when the linger time or the
+  backoff of the first batch is over.
 RecordAccumulatorTest#testAppendLargeNonCompressed RecordAccumulatorTest#testAppendLargeCompressed
-  a record larger than batch.size gets its own batch
+  A record that is larger than batch.size gets a batch of its own.
 RecordAccumulator#drainBatchesForOneNode
-  each call of drain takes at most one batch of a partition
+  When the network thread fills a request, it takes at most one batch of each partition.
 RecordAccumulatorTest#testPartialDrain
-  a drain ends at the size limit of a request; a single larger batch is taken alone
+  A request takes further batches until it reaches max.request.size. Exception: if a single batch
+  is larger than this limit, it is sent in a request of its own.
 RecordAccumulatorTest#testDrainBatches
-  the next drain begins after the partition that was drained last
+  The next request begins with the partition that follows the last partition of this request. So
+  each partition gets its turn.
 RecordAccumulatorTest#testMutedPartitions
-  no batch of a muted partition is sent (Java mutes a partition to keep the order of its batches)
+  With max.in.flight.requests.per.connection=1, a partition is muted while one of its batches is
+  in flight: no other batch of it is sent. This keeps the order of the batches.
 RecordAccumulatorTest#testFlush RecordAccumulatorTest#testRecordsDrainedWhenTransactionCompleting
-  every batch is ready while a thread waits for memory, during flush, during close, and at the end
-  of a transaction
+  In four cases, batches are sent before linger.ms is over: a thread waits for memory, the program
+  has called flush, the producer closes, or a transaction ends. In these cases too, a batch that
+  is sent again waits for its backoff.
 RecordAccumulatorTest#testRetryBackoff RecordAccumulatorTest#testExponentialRetryBackoff
-  the backoff of a retry counts from its last attempt and delays no other partition
+  The backoff before a retry begins at the last attempt to send the batch. It does not delay
+  batches of other partitions.
 RecordAccumulatorTest#testExponentialRetryBackoffLeaderChange
 RecordAccumulatorTest#testReadyAndDrainWhenABatchIsBeingRetried
-  a newer leader epoch ends the current backoff of a batch; the next retry has a backoff again
+  A batch that waits for its backoff is sent immediately if its partition has a new leader. If
+  this attempt fails too, the batch waits for a backoff again.
 RecordAccumulator#insertInSequenceOrder
-  a retry goes to the head of the queue; an idempotent producer keeps the order of sequences there
+  A batch that must be sent again goes to the head of its partition's queue. If several such
+  batches are there, an idempotent producer sorts them by their sequence numbers.
 RecordAccumulatorTest#testExpiredBatches RecordAccumulatorTest#testExpiredBatchSingle
 SenderTest#testExpiredBatchesInMultiplePartitions
-  batches expire at delivery.timeout.ms, the oldest first
+  If a batch was not acknowledged within delivery.timeout.ms after its creation, it expires: its
+  records fail. The oldest batch expires first.
 RecordAccumulatorTest#testSoonToExpireBatchesArePickedUpForExpiry
-  a poll of the network lasts at most until the next batch expires
+  The network thread waits for responses at most until the next batch expires.
 RecordAccumulatorTest#testSplitAndReenqueue ProducerBatchTest#testSplitPreservesHeaders
 ProducerBatchTest#testSplitPreservesMagicAndCompressionType
-  the parts of a split batch keep its age, headers, codec and futures; the parts go to the head of
-  the queue in order
+  If a broker refuses a batch because it is too large, the producer splits the batch. Each part
+  keeps the age, the headers and the compression of the batch. The result of each record reaches
+  the caller as without a split. The parts go to the head of the queue, in their order.
 RecordAccumulatorTest#testSplitBatchOffAccumulator
-  a batch can be split down to single records
+  If a part is still too large, it is split again, down to single records.
 RecordAccumulatorTest#testSplitFrequency
-  few batches are split if the compressibility of records is mixed
+  If records with good and bad compression are mixed, the estimate of a batch's size still is good
+  enough: fewer than one batch in ten becomes larger than batch.size.
 RecordAccumulatorTest#testAwaitFlushComplete
-  flush waits for all batches that exist, and for the batches that they are split into
+  A call of flush waits for all batches that exist at the time of the call. If one of them is
+  split, flush waits for its parts.
 RecordAccumulatorTest#testAbortIncompleteBatches
-  after a fatal error or a forced close, all batches fail and their memory is released
+  After a fatal error, all batches fail and release their memory. The same happens if the program
+  closes the producer without a wait.
 RecordAccumulatorTest#testAbortUnsentBatches
-  an abort of the transaction fails only batches that were never sent, and releases their memory
+  If a transaction is aborted, batches that were never sent fail immediately, and release their
+  memory. The abort waits for the responses of all other batches.
 RecordAccumulator#ready
-  if a partition has data but no leader, metadata is requested
+  If there are records for a partition without a leader, the producer requests new metadata from a
+  broker.
 RecordAccumulatorTest#testStressfulSituation
-  many writers with little memory lose no record
+  If many threads send records with little memory, no record gets lost.
 RecordAccumulatorTest#testBuiltInPartitionerFractionalBatches
-  when the sticky partitioner changes the partition, it leaves no small batch behind
-# ProducerBatch
+  Before records without a key go to another partition, the batch of the earlier partition is
+  filled. So there are few small batches.
+# The result of a batch (ProducerBatch)
 ProducerBatchTest#testBatchCannotCompleteTwice ProducerBatchTest#testBatchAbort
 ProducerBatchTest#testBatchCannotAbortTwice
-  a batch ends exactly once; callbacks run once, in order
+  Each batch has exactly one result: success or failure. The callbacks of its records run once, in
+  the order of the records.
 ProducerBatchTest#testCompleteExceptionallyWithRecordErrors
-  the error of a single record reaches its future
+  If a broker names a faulty record of a batch, the future of this record has the broker's error.
 ProducerBatchTest#testBatchExpiration ProducerBatchTest#testBatchExpirationAfterReenqueue
-  if the clock goes back, no batch expires
+  If the clock of the machine goes back, no batch expires too early.
 ProducerBatchTest#testWithLeaderChangesAcrossRetries
-  after a change of the leader, only the next retry of a batch is sent without a backoff
-# Partitioner
+  A batch skips its backoff only once for each new leader.
+# The choice of a partition (Partitioner)
 BuiltInPartitionerTest#testStickyPartitioning
-  the sticky partition changes after enough bytes
+  Records without a key go to one partition at a time, the sticky partition. After batch.size
+  bytes, the producer chooses another partition.
 BuiltInPartitionerTest#unavailablePartitionsTest
-  partitions without a leader are chosen only if no partition has a leader
+  A partition without a leader is chosen only if no partition has a leader.
 BuiltInPartitionerTest#adaptivePartitionsTest
-  a partition with a longer queue is chosen less often
+  The more batches of a partition wait, the less often the producer chooses the partition.
 RecordAccumulatorTest#testAdaptiveBuiltInPartitioner
-  a node that accepts no data for too long is left out
+  If a broker has accepted no data for partitioner.availability.timeout.ms, the producer does not
+  choose its partitions.
 BuiltInPartitioner#nextPartition
-  a rack-aware partitioner prefers leaders in its own rack, if there are any
-# Sender
+  With partitioner.rack.aware=true, the producer chooses only partitions whose leader is in the
+  rack of client.rack. If there is no such leader, it chooses among all partitions.
+# Sending, retries and expiry (Sender)
 SenderTest#testSimple
-  a batch is sent and acknowledged
+  A batch is sent, and a broker acknowledges it.
 SenderTest#testRetries
-  a disconnect causes a retry, up to the limit
+  If the connection breaks before the response, the batch is sent again. After the number of
+  attempts in the option retries, the batch fails.
 SenderTest#testSendInOrder
-  with one request in flight, the second batch waits, even during a retry
+  With max.in.flight.requests.per.connection=1, a batch of a partition is sent only after the
+  previous batch has its result, retries included.
 Sender#handleProduceResponse
-  with acks=0, a batch completes without an offset when it is written to the socket
+  With acks=0, a batch counts as a success when its bytes are written to the socket. The offset is
+  unknown.
 SenderTest#testInitProducerIdRequest SenderTest#testSenderShouldRetryWithBackoffOnRetriableError
-  no batch is sent before there is a producer id
+  An idempotent producer sends no batch before it has got its producer id from a broker.
 SenderTest#testIdempotenceWithMultipleInflights
-  five batches are in flight, and the sixth waits
+  With max.in.flight.requests.per.connection=5, the default, at most five requests are in flight
+  on each connection. So at most five batches of a partition are in flight, and the sixth waits.
 SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder
-  after the first batch has failed, the others are sent again in order
+  Several batches of a partition are in flight, and a broker refuses the first one with a
+  temporary error. The broker then refuses the later batches too, because a sequence number is
+  missing. The producer sends all of them again, in their order.
 SenderTest#testCorrectHandlingOfOutOfOrderResponses
 SenderTest#testCorrectHandlingOfOutOfOrderResponsesWhenSecondSucceeds
-  the acknowledgement of a later batch completes an earlier batch that waits for its retry
+  If a later batch of a partition is acknowledged, all earlier batches are in the log, because a
+  broker accepts sequence numbers only in order. So an earlier batch that waits for its retry
+  counts as a success.
 SenderTest#testCorrectHandlingOfDuplicateSequenceError
-  DUPLICATE_SEQUENCE_NUMBER counts as a success
+  The error DUPLICATE_SEQUENCE_NUMBER counts as a success: the batch is already in the log, and
+  only the first response was lost.
 SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached
 SenderTest#testTransactionalUnknownProducerHandlingWhenRetentionLimitReached
-  after UNKNOWN_PRODUCER_ID, the batch fails and its transaction can only be aborted
+  The error UNKNOWN_PRODUCER_ID means that a broker no longer has the producer's last sequence
+  number, for example because retention has deleted its records.
 SenderTest#testExpiryOfUnsentBatchesShouldNotCauseUnresolvedSequences
 SenderTest#testExpiryOfAllSentBatchesShouldCauseUnresolvedSequences
-  the outcome of a batch that expired unsent is known; a batch that expired in flight is unresolved
+  If a batch expires before it was sent, it certainly is not in the log. If it expires after it
+  was sent, and the response is missing, it may be in the log: the batch is unresolved. The
+  producer then must find out the result before it can continue.
 SenderTest#testUnresolvedSequencesAreNotFatal
 SenderTest#testExpiryOfFirstBatchShouldNotCauseUnresolvedSequencesIfFutureBatchesSucceed
 SenderTest#testReceiveFailedBatchTwiceWithTransactions
-  an unresolved batch is resolved by its own late response, or by a later acknowledgement
+  A batch is no longer unresolved if its own response comes late, or if a later batch of the
+  partition is acknowledged.
 SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequenceOfFutureBatchesIsAdjusted
-  after a batch has failed permanently, the sequences of the batches after it are rewritten
+  If a batch fails permanently, Java gives new sequence numbers to the later batches of the
+  partition, so that no number is missing.
 SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived
 SenderTest#testEpochBumpOnOutOfOrderSequenceForNextBatch
-  after OUT_OF_ORDER_SEQUENCE_NUMBER, the producer gets a new epoch
+  The error OUT_OF_ORDER_SEQUENCE_NUMBER means that a sequence number is missing in the log. An
+  idempotent producer then gets a new producer epoch, and numbers begin at 0 again.
 TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump
-  while a failed partition waits for a new epoch, the other partitions continue
+  If one partition needs a new producer epoch, the producer still sends the batches of other
+  partitions.
 SenderTest#testIdempotentSplitBatchAndSend SenderTest#testTransactionalSplitBatchAndSend
-  a too large batch with several records is split in two; each record keeps its sequence number
+  If a broker refuses a batch with several records because it is too large, the producer sends it
+  as two batches. Each record keeps its sequence number.
 SenderTest#testTooLargeBatchesAreSafelyRemoved
-  a too large batch with one record fails
+  If a broker refuses a batch with a single record because it is too large, the record fails.
 SenderTest#testExpiredBatchDoesNotSplitOnMessageTooLargeError
 SenderTest#testExpiredBatchDoesNotRetry
-  a batch that fails after delivery.timeout.ms is neither split nor sent again
+  If a batch gets an error after delivery.timeout.ms is over, it is neither split nor sent again.
+  Its records fail.
 SenderTest#testInflightBatchesExpireOnDeliveryTimeout SenderTest#testNoDoubleDeallocation
-  a batch that expires in flight releases its memory when its response comes
+  If a batch expires while it is in flight, its memory is released only when its response comes or
+  its connection is closed.
 SenderTest#testWhenFirstBatchExpireNoSendSecondBatchIfGuaranteeOrder
-  a batch that expires in flight is resolved before the next batch is sent
+  With max.in.flight.requests.per.connection=1, a batch can expire while it is in flight. The next
+  batch of the partition then waits until the first one has a response, or its connection is
+  closed.
 SenderTest#testWhenProduceResponseReturnsWithALeaderShipChangeErrorAndNewLeaderInformation
 SenderTest#testWhenProduceResponseReturnsWithALeaderShipChangeErrorButNoNewLeaderInformation
-  a hint of the new leader is used immediately; without a hint, metadata is requested
+  If a broker is no longer the leader of a partition, its response can name the new leader. The
+  batch is then sent to the new leader immediately. If the response does not name the new leader,
+  the producer requests new metadata.
 SenderTest#testRecordErrorPropagatedToApplication SenderTest#testDefaultErrorMessage
 SenderTest#testCustomErrorMessage
-  each record of a failed batch gets the error and the error's message
+  If a batch fails, the caller gets the error and its text for each record of the batch.
 SenderTest#testCanRetryWithoutIdempotence
-  without idempotence, a failed batch does not fail other batches
+  With enable.idempotence=false, a failed batch has no effect on other batches.
 SenderTest#testCancelInFlightRequestAfterFatalError
 SenderTest#testUnsupportedVersionInProduceRequest
 SenderTest#testClusterAuthorizationExceptionInProduceRequest
-  after a fatal error, no further request is sent
+  After a fatal error, the producer sends no further request.
 SenderTest#testAwaitPendingRecordsBeforeCommittingTransaction
 SenderTest#testRecordsFlushedImmediatelyOnTransactionCompletion
-  commit sends all records first and then ends the transaction
+  A commit first sends all records that still wait in the producer. After their acknowledgements,
+  it ends the transaction.
 SenderTest#testIncompleteTransactionAbortOnShutdown
 SenderTest#testForceShutdownWithIncompleteTransaction
 SenderTest#testTransactionalRequestsSentOnShutdown
 SenderTest#testSenderShouldCloseWhenTransactionManagerInErrorState
 SenderTest#testSenderShutdownWithPendingTransactions
 KafkaProducerTest#testCloseIsForcedOnPendingFindCoordinator
-  close sends all records, then aborts the open transaction; a forced close can't hang
+  A call of close sends the records that still wait, so that all callers get a result. If the
+  program has begun a commit, close carries it out. Otherwise close aborts the open transaction. A
+  close with the timeout 0 waits for nothing.
 SenderTest#testDoNotPollWhenNoRequestSent
-  while no request can be sent, the sender sleeps in a poll; it runs no busy loop
-# TransactionManager
+  While the producer can't send a request, its network thread sleeps, and uses no CPU time.
+# Transactions (TransactionManager)
 TransactionManagerTest#testBasicTransaction
-  requests are sent in order, one at a time
+  The producer sends one request at a time to the coordinator of its transaction: first the new
+  partitions (AddPartitionsToTxn), and at last the end (EndTxn).
 TransactionManagerTest#testFailIfNotReadyForSendNoOngoingTransaction
 TransactionManagerTest#testFailIfNotReadyForSendNoProducerId
 TransactionManagerTest#testInitializeTransactionsTwiceRaisesError
-  send before init or begin is refused, and so is a second init
+  The methods initTransactions, beginTransaction and send must be called in this order. Otherwise
+  the call fails. A second call of initTransactions fails too.
 TransactionManagerTest#testMaybeAddPartitionToTransaction
 TransactionManagerTest#testNoDrainWhenPartitionsPending
-  with TV1, a partition is drained only after AddPartitionsToTxn
+  With TV1, a batch of a partition is sent only after a broker has acknowledged AddPartitionsToTxn
+  for this partition.
 TransactionManagerTest#testTransactionManagerEnablesV2
-  with TV2, the producer sends Produce 12 and EndTxn 5, and no AddPartitionsToTxn
+  With TV2, the producer does not send AddPartitionsToTxn, because brokers add a partition
+  themselves. The producer sends version 12 of the request Produce, and version 5 of EndTxn.
 TransactionManager#nextRequest
-  a transaction without partitions ends without a request
+  If a transaction has no partition, its end needs no request.
 TransactionManagerTest#testEndTxnNotSentIfIncompleteBatches
 TransactionManagerTest#testFlushPendingPartitionsOnCommit
 TransactionManagerTest#testCommitTransactionWithUnsentProduceRequest
-  EndTxn waits for all batches and for all AddPartitionsToTxn requests
+  The producer sends EndTxn only after it has the results of all batches and of all
+  AddPartitionsToTxn requests.
 TransactionManagerTest#testAddPartitionToTransactionOverridesRetryBackoffForConcurrentTransactions
 TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffWhenPartitionsAlreadyAdded
-  after CONCURRENT_TRANSACTIONS, the first AddPartitionsToTxn of a transaction is sent again sooner
-  than a later one
+  CONCURRENT_TRANSACTIONS means that brokers still end the producer's previous transaction, which
+  takes a short time. So the first AddPartitionsToTxn of a transaction is sent again after a
+  backoff that is shorter than retry.backoff.ms. A later AddPartitionsToTxn has the normal
+  backoff.
 TransactionManagerTest#testRetriableErrors TransactionManagerTest#testCoordinatorNotAvailable
 TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffForRegularRetriableError
-  after a retriable error other than CONCURRENT_TRANSACTIONS, a retry waits for retry.backoff.ms
+  After any other temporary error, the request is sent again after retry.backoff.ms.
 TransactionManagerTest#testLookupCoordinatorOnDisconnectAfterSend
 TransactionManagerTest#testLookupCoordinatorOnDisconnectBeforeSend
 TransactionManagerTest#testLookupCoordinatorOnNotCoordinatorError
 TransactionManagerTest#testDisconnectAndRetry
 TransactionManagerTest#testFindCoordinatorAllowedInAbortableErrorState
-  if the coordinator moves or is lost, it is found again
+  If another broker has become the coordinator of the transaction, or if the connection breaks,
+  the producer searches the coordinator again (FindCoordinator).
 TransactionManagerTest#testProducerFencedExceptionInInitProducerId
 TransactionManagerTest#testProducerFencedInAddPartitionToTxn
 TransactionManagerTest#testInvalidProducerEpochConvertToProducerFencedInInitProducerId
 TransactionManagerTest#testInvalidProducerEpochConvertToProducerFencedInAddPartitionToTxn
 TransactionManagerTest#testInvalidProducerEpochConvertToProducerFencedInEndTxn
-  fencing is fatal for a producer
+  If a newer producer uses the same transactional id, brokers refuse all requests of the older
+  producer: it is fenced. This error is fatal.
 TransactionManagerTest#testInvalidProducerEpochFromProduce
 SenderTest#testInvalidTxnStateIsAnAbortableError
-  INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE in a Produce response are abortable errors
+  In the response to Produce, INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE are abortable errors.
 TransactionManagerTest#testInvalidTxnStateInAddPartitions
 TransactionManagerTest#testTransactionalIdAuthorizationFailureInAddPartitions
-  INVALID_TXN_STATE and TRANSACTIONAL_ID_AUTHORIZATION_FAILED are fatal in responses to
-  AddPartitionsToTxn and EndTxn
+  In the responses to AddPartitionsToTxn and EndTxn, INVALID_TXN_STATE and
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED are fatal errors.
 TransactionManagerTest#testTransactionalIdAuthorizationFailureInInitProducerId
-  after TRANSACTIONAL_ID_AUTHORIZATION_FAILED in an InitProducerId response, initTransactions can
-  be called again, because the right may have been granted
+  If initTransactions fails with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the program can call it
+  again. It succeeds if an administrator has granted the right in the meantime.
 TransactionManagerTest#testUnsupportedFindCoordinator
-  if client and broker have no common version of a request, the error is fatal
+  If client and broker have no common version of a transactional request, the error is fatal.
 TransactionManagerTest#testTopicAuthorizationFailureInAddPartitions
 TransactionManagerTest#shouldNotSendAbortTxnRequestWhenOnlyAddPartitionsRequestFailed
-  without the right to write to a topic, the transaction can only be aborted
+  If the principal has no right to write to a topic, the error is abortable.
 TransactionManagerTest#testRecoveryFromAbortableErrorTransactionStarted
 TransactionManagerTest#testRecoveryFromAbortableErrorTransactionNotStarted
-  after an abortable error and the abort, the producer works again
+  After an abortable error, batches that were already sent still get their results. After the
+  abort, the producer can begin a new transaction.
 TransactionManagerTest#testAbortResendsProduceRequestIfRetried
 TransactionManagerTest#testAbortResendsAddPartitionErrorIfRetried
-  an abort sends pending retries first
+  If a batch or an AddPartitionsToTxn request waits for its retry when the program calls abort,
+  the producer sends it again before EndTxn.
 TransactionManagerTest#testCancelUnsentAddPartitionsAndProduceOnAbort
 SenderTest#testTransactionAbortedExceptionOnAbortWithoutError
-  an abort drops records that were not sent
+  If the program calls abort, the producer drops batches and AddPartitionsToTxn requests that were
+  never sent.
 TransactionManagerTest#testTransactionAbortableExceptionInInitProducerId
 TransactionManagerTest#testTransactionAbortableExceptionInAddPartitions
 TransactionManagerTest#testTransactionAbortableExceptionInEndTxn
 TransactionManagerTest#testTransactionAbortableExceptionInFindCoordinator
 SenderTest#testTransactionAbortableExceptionIsAnAbortableError
-  after TRANSACTION_ABORTABLE, the transaction can only be aborted
+  The error TRANSACTION_ABORTABLE is abortable, in the response to every request.
 TransactionManagerTest#testDisallowCommitOnProduceFailure
 TransactionManagerTest#testAllowAbortOnProduceFailure
-  a failed batch forbids the commit
+  If a batch fails, the producer refuses to commit its transaction, but can abort it.
 TransactionManagerTest#testRetryCommitTransactionAfterTimeout
 TransactionManagerTest#testRetryAbortTransactionAfterTimeout
 TransactionManagerTest#testRetryAbortTransactionAfterCommitTimeout
 TransactionManagerTest#testRetryCommitTransactionAfterAbortTimeout
 TransactionManagerTest#testRetryInitTransactionsAfterTimeout
-  a call of init, commit or abort that timed out may be repeated; a commit that timed out can't be
-  replaced by an abort, or an abort by a commit
+  If initTransactions, commitTransaction or abortTransaction times out, the program may only call
+  the same method again. After a commit that timed out, an abort is refused, because the commit
+  may have succeeded. After an abort that timed out, a commit is refused.
 TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry
 TransactionManagerTest#testDropCommitOnBatchExpiry
 TransactionManagerTest#testTransitionToFatalErrorWhenRetriedBatchIsExpired
-  an expired batch forbids the commit
+  If a batch expires, the producer refuses to commit its transaction. If the batch was sent
+  before, and the broker's versions do not allow a new producer epoch, the error is fatal.
 TransactionManager.EndTxnHandler#handleResponse
-  with TV2, EndTxn returns the next epoch; after the last epoch it returns a new producer id
+  With TV2, the response to EndTxn has the producer epoch for the next transaction. If the epoch
+  has reached its largest value, the response has a new producer id.
 TransactionManager#maybeUpdateTransactionV2Enabled
-  if a cluster changes to TV2, an open transaction ends in TV1, and the next begins in TV2
+  If an administrator changes the cluster to TV2, an open transaction still ends with TV1. The
+  next transaction begins with TV2.
 TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal
 TransactionManagerTest#testForegroundInvalidStateTransitionIsRecoverable
-  an illegal state transition is fatal on the network thread; on the caller's thread, only the
-  call fails
-# The transaction coordinator, and the producer's requests to it
+  The producer checks each step of a transaction. If a call of the program comes in the wrong
+  state, only this call fails. If the network thread itself finds a wrong state, the error is
+  fatal.
+# The end of a transaction, seen by broker and producer
 TransactionCoordinatorTest#shouldReturnOkOnEndTxnWhenStatusIsCompleteCommitAndResultIsCommit
 TransactionCoordinatorTest#shouldAbortExpiredTransactionsInOngoingStateAndBumpEpoch
 TransactionCoordinatorTest#shouldUseLastEpochToFenceWhenEpochsAreExhausted
-  the fake broker of the tests responds like a real broker to EndTxn, to a repeated EndTxn, and to
-  a producer that is fenced or whose transaction has timed out
+  A broker acknowledges an EndTxn that is repeated. It refuses a producer that is fenced, or whose
+  transaction has timed out. The tests have a simulated broker, which must respond like this too.
 TransactionManagerTest#testHasOngoingTransactionSuccessfulCommit
 TransactionManagerTest#testHasOngoingTransactionAbortableError
-  a transaction is ongoing from beginTransaction until the response to EndTxn; an abortable error
-  does not end the transaction
+  A transaction is open from beginTransaction until the response to EndTxn. After an abortable
+  error, it is still open, so the program must abort it.
 SenderTest#testAbortTransactionAndReuseSequenceNumberOnError
-  after an abort, the next transaction begins at sequence 0
+  After an abort, the sequence numbers of the next transaction begin at 0.
 KafkaProducerTest#testCommitTransactionWithSendToInvalidTopic
-  after send to an invalid topic, the transaction can only be aborted
-# Network
+  If the program sends a record to an invalid topic in a transaction, the producer refuses to
+  commit the transaction.
+# Connections to brokers (NetworkClient)
 NetworkClientTest#testSendToUnreadyNode
-  no request is sent to a node that is not ready
+  The client sends a request to a broker only if the connection and the login are complete.
 NetworkClientTest#testApiVersionsRequest
 NetworkClientTest#testUnsupportedApiVersionsRequestWithVersionProvidedByTheBroker
 NetworkClientTest#testUnsupportedApiVersionsRequestWithoutVersionProvidedByTheBroker
-  ApiVersions is sent in its newest version first, then in a lower version that the broker names
+  The client first asks a broker for its versions, with the newest version of the request
+  ApiVersions. If the broker refuses this version, the client sends the request again in a lower
+  version.
 NetworkClientTest#testConnectionDoesNotRemainStuckInCheckingApiVersionsStateIfChannelNeverBecomesReady
 NetworkClientTest#testConnectionSetupTimeout
-  a connection that never becomes ready is closed
+  If a connection does not become usable in time, the client closes it.
 NetworkClientTest#testRequestTimeout NetworkClientTest#testDisconnectWithMultipleInFlights
-  a request that times out closes its connection; all requests of this connection fail, in the
-  order in which they were sent
+  If a request gets no response within request.timeout.ms, the client closes the connection. All
+  requests of this connection then fail, in the order in which they were sent.
 NetworkClientTest#testConnectionThrottling ClusterConnectionStatesTest#testThrottled
-  a throttled node gets no request until the throttle time is over
+  If a broker's response names a throttle time, for example because of a quota, the client sends
+  no request to this broker during this time.
 NetworkClientTest#testClose
-  if the connection of one node is closed, the connections of other nodes stay open
+  If the client closes its connection to one broker, its connections to other brokers stay open.
 NetworkClientTest#testLeastLoadedNode
 NetworkClientTest#testLeastLoadedNodeProvideDisconnectedNodesPrioritizedByLastConnectionTimestamp
-  the least loaded node is an idle node; if no node is idle, it is the node with the fewest requests
-  in flight
+  Requests that any broker can answer, such as requests for metadata, go to the broker with the
+  fewest requests in flight.
 ClusterConnectionStatesTest#testExponentialReconnectBackoff
 ClusterConnectionStatesTest#testMaxReconnectBackoff
 ClusterConnectionStatesTest#testExponentialConnectionSetupTimeout
-  the backoff before a new connection grows up to its maximum, and a connection resets it
+  After each failed attempt to connect to a broker, the client waits longer, up to
+  reconnect.backoff.max.ms. A successful connection sets the wait back to reconnect.backoff.ms.
 ClusterConnectionStatesTest#testMultipleIPs ClusterConnectionStatesTest#testHostResolveChange
 ClusterConnectionStatesTest#testSkipLastAttemptedIp
-  the addresses of a host are used in turn
+  If the name of a broker has several IP addresses, each attempt to connect uses the next address.
 NetworkClientTest#testAuthenticationFailureWithInFlightMetadataRequest
 ClusterConnectionStatesTest#testAuthorizationFailed
-  a failed authentication is remembered
+  If a login fails, all threads that wait for this broker get the error. A successful login
+  deletes it.
 NetworkClientTest#testRebootstrap
-  each cause of a rebootstrap makes the client use the bootstrap servers again
+  The client connects to bootstrap.servers again (a rebootstrap) in three cases: a broker requests
+  it, no known broker can be reached, or the client has got no metadata for
+  metadata.recovery.rebootstrap.trigger.ms.
 NetworkClientTest#testUnsupportedVersionDuringInternalMetadataRequest
-  if client and broker have no common version of a request, the request fails and is not sent
+  If client and broker have no common version of a request, the request fails, and no byte is
+  sent.
 NetworkClientTest#testCorrelationId
-  correlation ids stay below the ids that are reserved for SASL
-# Metadata
+  Each request has a number, the correlation id, which its response repeats. The client's numbers
+  stay below the range that Kafka reserves for logins with SASL.
+# What the client knows of the cluster (Metadata)
 MetadataTest#testUpdateLastEpoch MetadataTest#testEpochUpdateOnChangedTopicIds
 MetadataTest#testRejectOldMetadata MetadataTest#testEpochUpdateAfterTopicDeletion
 MetadataTest#testMetadataMergeOnIdDowngrade MetadataTest#testNoEpoch
-  a partition's leader epoch never goes back, unless the topic has a new id
+  Each change of a partition's leader raises its leader epoch. If a broker returns an older epoch
+  than the client knows, the client ignores it. Exception: the topic was created again, and has a
+  new id.
 ProducerMetadataTest#testMetadataPartialUpdate ProducerMetadataTest#testRequestUpdateForTopic
 MetadataTest#testPartialMetadataUpdate
-  after a partial or outdated response, a full response is still requested
+  A request can ask for the metadata of new topics only. If metadata of all topics is also due,
+  the response to such a request is not enough: the client then requests all topics too.
 MetadataTest#testTimeToNextUpdate
-  metadata is requested again after metadata.max.age.ms
+  The client requests metadata again when metadata.max.age.ms is over.
 ProducerMetadataTest#testMetadataEquivalentResponsesBackoff
-  while the responses bring no change, the backoff before the next request grows
+  A thread can wait for a change of metadata, for example for a new leader. As long as the
+  responses bring no change, the pauses between the requests grow.
 MetadataTest#testFailedUpdate MetadataTest#testTimeToNextUpdateRetryBackoff
 ProducerMetadataTest#testTimeToNextUpdateOverwriteBackoff
-  a failed update causes a backoff; a new topic is requested without a backoff
+  If a request for metadata fails, the client waits for a backoff. The first request for a new
+  topic has no backoff.
 ProducerMetadataTest#testTopicExpiry
-  a topic that was not used for metadata.max.idle.ms is dropped
+  If no record was sent to a topic for metadata.max.idle.ms, the client forgets the metadata of
+  this topic. The topic itself does not change.
 MetadataTest#testTopicMetadataOnUpdatePartitionLeadership
-  an outdated hint of a leader is ignored
+  A response to Produce can name a new leader of a partition. If the client already knows a newer
+  leader epoch, it ignores this.
 MetadataTest#testMetadataTopicErrors MetadataTest#testInvalidTopicError
 MetadataTest#testTopicAuthorizationError
-  a topic's error reaches only records for that topic
+  If brokers return an error for a topic, only the records for this topic fail.
 ProducerMetadataTest#testMetadataWaitAbortedOnFatalException
 ProducerMetadataTest#testMetadataAwaitAfterClose
 KafkaProducerTest#testCloseWhenWaitingForMetadataUpdate
-  a permanent failure ends every wait for metadata; a close also ends every wait
+  If the client gets a permanent error, such as a failed login, all threads that wait for metadata
+  stop waiting. The same happens if the producer is closed.
 MetadataTest#testClusterListenerGetsNotifiedOfUpdate
-  listeners get the cluster's id
-# Selector
+  Objects of the program that have registered for it, such as interceptors, get the id of the
+  cluster.
+# Sockets (Selector)
 SelectorTest#testCantSendWithInProgress
-  a channel has only one send at a time; a poll returns at most one response of a channel
+  On one connection, the client writes one request to the socket at a time. The server may not
+  have responded to earlier requests.
 SelectorTest#testLargeMessageSequence SelectorTest#testSendLargeRequest
 SelectorTest#testEmptyRequest
-  large and empty messages arrive whole
+  Large and empty messages arrive complete.
 SelectorTest#testCloseOldestConnection SelectorTest#testIdleExpiryWithoutReadyKeys
-  idle connections are closed, the oldest first
+  After connections.max.idle.ms without use, a connection is closed, the oldest one first.
 SelectorTest#testServerDisconnect
-  responses that arrived before a disconnect are returned
+  If a broker closes a connection, the client still uses the responses that arrived before.
 SelectorTest#testConnectionRefused
-  a connection that is refused is reported as a disconnect
+  If a broker refuses a connection, the client handles this like a connection that breaks.
 SelectorTest#testExistingConnectionId
-  a second connection to a node is refused
+  The client opens at most one connection to a broker. It refuses to open a second one.
 """
 
 
@@ -447,14 +551,131 @@ def _parsed(described: str) -> dict[str, list[tuple[str, ...]]]:
     return groups
 
 
+_INTRODUCTION = """
+This page is for developers who work on this package, or who compare it with another Kafka client. To use the Spark
+sink, you need nothing from this page.
+
+The Spark sink sends its rows with a [Kafka producer in Python](python-producer.md), which is a part of this package.
+The producer must behave like Kafka's own producer in Java. Each row of the tables has one behaviour of the Java
+producer. If the row has no words *Different here*, the Python producer behaves in the same way. The other columns name
+the tests that show this:
+
+* *test of Kafka*: the test in the repository of Apache Kafka (`class#method`). If the name of the class does not end
+  with `Test`, Kafka has no test of the behaviour. The column then has the method of the Java client.
+* *tests of this package*: the tests in the folder `tests` that check the same behaviour of the Python producer.
+
+## Terms
+
+| term | meaning on this page |
+|---|---|
+| record | a message in Kafka. The Spark sink makes one record from each row |
+| batch | a record batch: records for one partition that the producer sends together. It is not a batch of Spark |
+| in flight | sent to a broker, without a response yet |
+| backoff | the pause before the producer sends something again |
+| network thread | the thread of the producer that sends batches and reads responses |
+| leader | the broker that accepts the records of a partition |
+| leader epoch | a number that rises with each change of a partition's leader |
+| idempotent producer | a producer whose records have sequence numbers, so that brokers recognise a batch that is sent twice. This is the default |
+| producer id | a number that a broker gives to an idempotent producer |
+| sequence number | the number of a record among the records of one producer in one partition |
+| producer epoch | a version of the producer id. With a new epoch, sequence numbers begin at 0 again |
+| coordinator | the broker that manages the transactions of a transactional id |
+| abortable error | an error after which the producer can only abort the transaction. After that, it can begin a new one |
+| fatal error | an error after which the producer can only be closed |
+| TV1, TV2 | the two versions of transactions in Kafka. TV2 is the feature `transaction.version=2` of Kafka 4.0 and later. With TV2, the producer gets a new epoch after each transaction |
+
+## Where the Spark sink differs
+
+Spark can run a task again, and a Java application can't. So the sink treats some errors differently than the Java
+producer, and differently than the method `send` of the Python producer:
+
+| case | Java producer | Spark sink |
+|---|---|---|
+| a batch that was sent fails permanently | Its records fail. With a new producer epoch or new sequence numbers, the producer continues | The attempt of the task fails, and Spark runs the task again (rule R2 of [the design](../DESIGN.md)) |
+| the limit of the wait for memory | max.block.ms | delivery.timeout.ms, unless you set max.block.ms |
+| the time in linger.ms | counts from the creation of a batch | counts only while the task waits for Spark's next rows ([differences](migration.md#what-is-different)) |
+"""
+
 BEHAVIOURS = _parsed(_LIST)
 
-#: Reasons why a behaviour, or a part of it, does not exist here. A test may show the difference.
+#: How this package differs from a behaviour. A test may show the difference.
 NOT_HERE = {
     "SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequenceOf"
     "FutureBatchesIsAdjusted": (
-        "in a transaction, the batches after the failed batch fail too, and no sequence is"
-        " rewritten (rule R2 of [the design](../DESIGN.md))"
+        "In a transaction, the later batches fail too, and no sequence number is changed. In the"
+        " Spark sink, [the attempt of the task fails](#where-the-spark-sink-differs)."
+    ),
+    "SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived": (
+        "In the Spark sink, [the attempt of the task fails](#where-the-spark-sink-differs)."
+    ),
+    "TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump": (
+        "This exists only for the method `send`. In the Spark sink, no epoch is raised."
+    ),
+    "SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached": (
+        "The batch is not sent again, and fails. In a transaction, the error is abortable."
+    ),
+    "SenderTest#testIdempotenceWithMultipleInflights": (
+        "The first batch of a producer in a partition is in flight alone, until it is acknowledged."
+    ),
+    "RecordAccumulatorTest#testLinger": (
+        "In the Spark sink, linger.ms counts only while the task waits for Spark's next rows."
+    ),
+    "BufferPoolTest#testBlockTimeout": (
+        "In the Spark sink, the limit is delivery.timeout.ms, unless max.block.ms is set."
+    ),
+}
+
+#: The introductions of the groups: what the behaviours mean for a user.
+_ABOUT = {
+    "Numbers and checksums": (
+        "These results must be the same in every client. Otherwise a row with a key would go to"
+        " another partition than with a Java client, or brokers would refuse the batches."
+    ),
+    "Records and batches": (
+        "A reader of batches is a broker, a consumer or, in this package, `kprod audit`. If a"
+        " broker refuses a batch, its records are not in the topic, and the write fails."
+    ),
+    "Configuration and send": (
+        "A user sees these behaviours as an error or a warning at the start, or as an error of a"
+        " single record."
+    ),
+    "Memory for records (BufferPool)": (
+        "The option buffer.memory limits the memory for records that are not acknowledged yet. If"
+        " this memory is full, a thread that sends records waits. So a slow broker makes a task"
+        " slow, but its memory does not grow."
+    ),
+    "Batches that wait (RecordAccumulator)": (
+        "Each partition has a queue of batches. These behaviours determine how long a row waits,"
+        " and whether the rows of a partition keep their order."
+    ),
+    "The result of a batch (ProducerBatch)": (
+        "Each record has one result, which the caller gets through a future or a callback."
+    ),
+    "The choice of a partition (Partitioner)": (
+        "These behaviours concern only records without a key and without a partition number."
+    ),
+    "Sending, retries and expiry (Sender)": (
+        "These behaviours decide whether a row is written once, twice or not at all if a broker"
+        " or a connection fails."
+    ),
+    "Transactions (TransactionManager)": (
+        "These behaviours decide whether a transaction can be committed after an error. With"
+        " exactly-once, each task of the Spark sink has a transaction, and the driver commits it."
+    ),
+    "The end of a transaction, seen by broker and producer": (
+        "After the end of a transaction, a consumer with isolation.level=read_committed sees all of"
+        " its records or none."
+    ),
+    "Connections to brokers (NetworkClient)": (
+        "These behaviours determine how soon a client continues if a broker or a connection fails."
+    ),
+    "What the client knows of the cluster (Metadata)": (
+        "*Metadata* is the client's list of brokers, topics, partitions and leaders. With outdated"
+        " metadata, a client sends batches to the wrong broker, and must send them again."
+    ),
+    "Sockets (Selector)": (
+        "The selector reads and writes the sockets of all connections in one thread. A user does"
+        " not see these behaviours."
     ),
 }
 
@@ -464,30 +685,16 @@ _NAME = re.compile(r"\b[A-Z]\w*(?:\.\w+)?#\w+")
 def page_lines() -> Iterator[str]:
     """The lines of the page after its head."""
     shown_by = _tests_by_name()
-    yield "This page lists behaviours of Apache Kafka's Java producer. It also names the tests"
-    yield "that check these behaviours of this package's Python producer. The tables' columns:"
-    yield ""
-    yield "* *Kafka*: the test of Kafka that checks the behaviour (`class#method`). If Kafka has no"
-    yield "  such test, this column has the method of the Java client."
-    yield "* *behaviour*: the behaviour of the Java producer."
-    yield "* *shown by*: the tests of this package. The docstring of such a test contains the name"
-    yield "  in the column *Kafka*. If the Python producer behaves differently, the column says"
-    yield "  how."
-    yield ""
-    yield "A *batch* on this page is a record batch: the records that a producer sends together to"
-    yield "one partition. TV1 and TV2 are Kafka's two versions of transactions."
-    yield ""
-    yield "The Spark sink uses the Python producer, but waits differently for buffer memory, and"
-    yield "counts `linger.ms` differently ([differences](migration.md#what-is-different))."
+    yield from _INTRODUCTION.strip().splitlines()
     for group, behaviours in BEHAVIOURS.items():
-        yield from ("", f"## {group}", "", "| Kafka | behaviour | shown by |", "|---|---|---|")
+        yield from ("", f"## {group}", "", *textwrap.wrap(_ABOUT[group], 120), "")
+        yield from ("| behaviour | test of Kafka | tests of this package |", "|---|---|---|")
         for text, *names in behaviours:
             ours = {test for name in names for test in shown_by.get(name, ())}
             shown = ", ".join(f"`{test}`" for test in sorted(ours))
             reason = NOT_HERE.get(names[0])
-            if reason is not None:
-                shown = f"different here: {reason}" + (f" ({shown})" if shown else "")
-            yield f"| {', '.join(f'`{name}`' for name in names)} | {text} | {shown} |"
+            here = "" if reason is None else f" **Different here:** {reason}"
+            yield f"| {text}{here} | {', '.join(f'`{name}`' for name in names)} | {shown} |"
 
 
 def problems() -> list[str]:
