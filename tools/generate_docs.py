@@ -515,108 +515,140 @@ def _metrics_lines() -> Iterator[str]:
     yield from _exported_metrics()
     yield from ("## The producer without Spark", "")
     yield paragraph(
-        "`KafkaProducer.metrics()` returns a mapping from `MetricName(name, group, tags)` to",
-        "numbers. With one exception, the names, groups, units and meanings are the same as in",
-        "[Kafka's Java producer](https://kafka.apache.org/documentation/#producer_monitoring). The",
-        "exception is `record-size-avg`: here it is the average size of all records, and in Java",
-        "it is the average size of the largest record of each batch. Three kinds of Java's metrics",
-        "do not exist here: app-info, the count of metrics, and the time to send offsets to a",
-        "transaction. `MetricName.description` has the meaning as text. Rates, ratios, averages",
-        "and maxima cover about the last minute: two windows of 30 s each. The option",
-        "`metrics.num.samples` changes the number of windows, and `metrics.sample.window.ms`",
-        "changes the length of a window. If nothing was measured in these windows, an average or a",
-        "maximum is NaN. Every metric has the tag `client-id`.",
+        "[`KafkaProducer`](python-producer.md) writes without Spark. `KafkaProducer.metrics()`",
+        "returns a mapping from `MetricName(name, group, tags)` to numbers. The names, groups and",
+        "units are those of [Kafka's Java",
+        "producer](https://kafka.apache.org/documentation/#producer_monitoring). If the meaning of",
+        "a metric differs in Java, the tables show this in brackets.",
     )
     yield ""
-    tags = {
-        producer_metrics.Group.PRODUCER: "",
-        producer_metrics.Group.TOPIC: "Each of the first"
-        f" {producer_metrics.MAX_TAGS} topics has its own metrics. The tag `topic` is the topic's"
-        " name. The metrics are: ",
-        producer_metrics.Group.NODE: "Each broker has its own metrics. The tag `node-id` has the"
-        " broker's id, such as `node-1`. A bootstrap server has a negative id, such as `node--1`."
-        " The metrics are: ",
+    yield from (
+        paragraph(
+            "- Rates, ratios, averages and maxima cover about the last minute: two windows of",
+            "30 s. The options `metrics.num.samples` and `metrics.sample.window.ms` change the",
+            "number and the length of the windows.",
+        ),
+        "- If nothing was measured in this time, an average or a maximum is NaN.",
+        "- Every metric has the tag `client-id`.",
+        (
+            "- These metrics of Java do not exist here: `txn-send-offsets-time-ns-total`, the group"
+            " `app-info`, and `count` in the group `kafka-metrics-count`."
+        ),
+        "",
+    )
+    texts = {
+        producer_metrics.Group.PRODUCER: "These metrics are for the whole producer:",
+        producer_metrics.Group.TOPIC: "These metrics exist for each topic, with the topic's name in"
+        f" the tag `topic`. Only the first {producer_metrics.MAX_TAGS} topics of a producer have"
+        " these metrics. The records of all further topics count only in `producer-metrics`.",
+        producer_metrics.Group.NODE: "These metrics exist for each broker, with the broker's id in"
+        " the tag `node-id`, such as `node-1`. For the first connections, the producer does not"
+        " know the ids of the brokers, and uses negative ids such as `node--1`.",
     }
-    for group, text in tags.items():
-        names = [one.name for one in producer_metrics.METRICS if one.group is group]
-        yield from (f"### {group.value}", "", f"{text}{', '.join(f'`{name}`' for name in names)}.")
+    for group, text in texts.items():
+        yield from heading(group.value, "metric", "meaning", text=text, level=3)
+        for one in producer_metrics.METRICS:
+            if one.group is group:
+                yield row(f"`{one.name}`", one.description)
         yield ""
 
 
 def _exported_metrics() -> Iterator[str]:
     """The metrics that the listener exports, grouped by the source of their figures."""
     yield from ("## Metrics of a Spark session", "")
+    suffixes = "`_seconds`, `_bytes`, `_per_second`, `_bytes_per_second`"
     yield paragraph(
-        "`KprodListener` exports these metrics ([monitoring](monitoring.md)). The list has the",
-        "names for Prometheus. The names for OpenTelemetry have dots in place of underscores, and",
-        "no unit and no `_total` at the end: for example, `kprod_sent_bytes_total` is",
-        "`kprod.sent`.",
+        "A `KprodListener` exports these metrics to Prometheus or OpenTelemetry ([how to switch it",
+        "on](monitoring.md#switch-it-on)).",
     )
     yield ""
-    yield paragraph(
-        "If the value of a metric comes from a field, the list shows the field in brackets, such",
-        "as (`rows`). Times are in seconds and sizes in bytes, even if this field is in",
-        "milliseconds or megabytes. If a metric has a label of its own, the list shows the label",
-        f"in braces, such as `{{topic}}`. Every metric also has the label `{instruments.QUERY}`.",
-        f"The value of `{instruments.QUERY}` is the streaming query's name, or the query's id if",
-        "the query has no name. Outside of streams the value is `batch`. Each label has",
-        f"at most {measurements.MAX_LABEL_VALUES} values: all further values are counted as"
-        f" `{instruments.OTHER}`. In the label `code`, `{instruments.OTHER}` is also the value for"
-        " errors without a code of this package.",
-    )
-    yield ""
-    texts = {
-        instruments.Origin.REPORT: paragraph(
-            "These metrics come from the [reports](reports.md#version-1) of batches. The fields",
-            "in brackets are fields of the report. The page on reports explains each field. There",
-            "are three kinds of metrics: a metric with `_total` is the sum over all batches,",
-            "`kprod_commit_time_seconds` and `kprod_broker_latency_seconds` are histograms, and",
-            "any other metric has the value of the last batch. `kprod_broker_latency_seconds_sum`",
-            "is an estimate, because a report does not have the latency of each request: it has",
-            "the number of requests in each bucket. The sum counts each request with the upper",
-            "limit of its bucket, so the sum is usually too large. The exact mean of the last",
-            "batch is `kprod_broker_latency_mean_seconds`. `kprod_writes_total` and",
-            "`kprod_failures_total` count",
-            "batches of Spark: batch jobs and micro-batches. `kprod_batches_total`,",
-            "`kprod_retries_total`, `kprod_splits_total` and `kprod_duplicates_total` count record",
-            "batches of Kafka.",
+    yield from (
+        paragraph(
+            "- **Names**: the tables have the names for Prometheus. The names for OpenTelemetry",
+            f"have no `_total` and no unit ({suffixes}) at the end, and dots in place of all",
+            "underscores: for example, `kprod_sent_bytes_total` is `kprod.sent`.",
         ),
-        instruments.Origin.PROGRESS: "These metrics come from Spark's `StreamingQueryProgress`."
-        " The fields in brackets are fields of this class:",
-        instruments.Origin.LISTENER: "The listener itself measures these metrics:",
-        instruments.Origin.RUNNING: "These metrics describe"
-        " [a running batch](monitoring.md#progress-of-a-running-batch), such as the micro-batch"
-        " that a query is writing. They need the option `progressTopic`. While a write runs, each"
-        " of its Python"
-        " workers sends figures every 10 s. If no figures of the write have arrived for a minute,"
-        " the write counts as over, and all of its metrics are 0. In Python,"
-        " `RunningWrites.read()` returns the same figures as objects of the class `RunningWrite`."
-        " The fields in brackets are fields of the class `RunningWrite`:",
+        paragraph(
+            f"- **Labels**: every metric has the label `{instruments.QUERY}`. Its value is the",
+            "name of the streaming query, or the query's id if the query has no name. For all",
+            "batch jobs, its value is `batch`. Some metrics have a second label: the tables show",
+            "it in braces, such as `{topic}`.",
+        ),
+        paragraph(
+            f"- **The value `{instruments.OTHER}`**: a listener uses at most",
+            f"{measurements.MAX_LABEL_VALUES} values of each label. All further values become",
+            f"`{instruments.OTHER}`. In the label `code`, `{instruments.OTHER}` also means an",
+            "error without a code of this package.",
+        ),
+        paragraph(
+            "- **Units**: times are in seconds, and sizes are in bytes, even if the field in the",
+            "table is in milliseconds or megabytes.",
+        ),
+        "",
+    )
+    texts = {
+        instruments.Origin.REPORT: (
+            "Metrics from the reports of batches",
+            paragraph(
+                "The values of these metrics come from fields of the",
+                "[reports](reports.md#version-1). A metric with `_total` is the sum over all",
+                "batches since the start of the listener. `kprod_commit_time_seconds` and",
+                "`kprod_broker_latency_seconds` are histograms. Any other metric has the value of",
+                "the last batch. The values of the label `outcome` are the",
+                "[outcomes](reports.md#outcomes).",
+            ),
+        ),
+        instruments.Origin.PROGRESS: (
+            "Metrics from Spark",
+            "The values of these metrics come from fields of Spark's `StreamingQueryProgress`:",
+        ),
+        instruments.Origin.LISTENER: (
+            "Metrics of the listener itself",
+            "The listener itself measures these metrics:",
+        ),
+        instruments.Origin.RUNNING: (
+            "Metrics of a running batch",
+            paragraph(
+                "These metrics show the batch job or micro-batch that is being written. They exist",
+                "only if you set the option `progressTopic` of the write and the argument",
+                "`running` of the listener",
+                "([how](monitoring.md#progress-of-a-running-batch)). Each Python worker sends",
+                "figures every 10 s. If no figures arrive for a minute, all of these metrics",
+                "become 0. So after the end of a batch, its last figures stay for up to a minute.",
+                "`RunningWrites.read()` returns the figures in Python, as objects of the class",
+                "`RunningWrite` with the fields in the table.",
+            ),
+        ),
     }
-    for origin, text in texts.items():
-        yield from (text, "")
-        for one in instruments.INSTRUMENTS:
-            if one.origin is origin:
-                label = "" if one.label is None else f"{{{one.label.value}}}"
-                field = f" (`{one.field}`)" if one.field else ""
-                of_report = origin is instruments.Origin.REPORT and one.field
-                known = of_report and one.label is not instruments.Label.CODE
-                meaning = "" if known else f": {linked(one.description)}"
-                yield f"- `{one.prometheus_name}{label}`{field}{meaning}"
+    for origin, (title, text) in texts.items():
+        found = [one for one in instruments.INSTRUMENTS if one.origin is origin]
+        with_field = any(one.field for one in found)
+        columns = ("metric", "field", "meaning") if with_field else ("metric", "meaning")
+        yield from heading(title, *columns, text=text, level=3)
+        for one in found:
+            label = "" if one.label is None else f"{{{one.label.value}}}"
+            field = (f"`{one.field}`" if one.field else "",) if with_field else ()
+            yield row(f"`{one.prometheus_name}{label}`", *field, one.description)
         yield ""
     yield from _topic_metrics()
 
 
 #: The meaning of each value of the label ``whose``.
 _WHOSE = {
-    Whose.ORPHAN: "A run that can't commit any more. A later run has replaced this run, or this"
-    " run was aborted.",
-    Whose.UNKNOWN: "A run that has not committed anything yet, or that is dead.",
-    Whose.DECIDED: "A run whose decision to commit the transaction is recorded.",
-    Whose.HANGING: "An unknown producer, because no transaction coordinator lists the transaction.",
+    Whose.ORPHAN: "A run that can't commit any more, because a later run has replaced it, or"
+    " because it was aborted. Nothing needs the transaction.",
+    Whose.UNKNOWN: "A run that the commit log does not contain, because it has not committed a"
+    " batch yet. The run is still writing its first batch, or its driver has died.",
+    Whose.DECIDED: "A run whose decision to commit the transaction is in the commit log. The driver"
+    " is committing the transaction, or has died before the end of the commit.",
+    Whose.HANGING: "Unknown, because no transaction coordinator lists the transaction. The"
+    " transaction hangs, or the principal of the command may not see it ([which"
+    " permission](monitoring.md#kprodtransactionhangs)).",
     Whose.OTHER: "A producer that is not from this package.",
-    Whose.COMMIT_LOG: "A driver that is writing a decision to the commit log.",
-    Whose.OWNER: "The newest run of its query or job, which may be running.",
+    Whose.COMMIT_LOG: "A driver that is writing a decision to the commit log. The transaction ends"
+    " in a moment.",
+    Whose.OWNER: "The newest run of its query or job. While the query or job runs, open"
+    " transactions are normal.",
 }
 
 
@@ -624,12 +656,17 @@ def _topic_metrics() -> Iterator[str]:
     """The metrics that a command exports, because no Spark session may be left to do this."""
     yield from ("## Metrics of a topic", "")
     yield paragraph(
+        "An open transaction in a topic blocks consumers with `isolation.level=read_committed`.",
         "The command [`kprod txn blockers TOPIC --prometheus`](cli.md#kprod-txn-blockers-topic)",
-        "writes these metrics to standard output ([how to run",
-        "it](monitoring.md#kprodconsumersblocked)). Every metric has the label `topic`. The label",
-        "`whose` shows the owner of a transaction. A *run* is one execution of a query or job. The",
-        "runbook shows [how to end the transactions of each",
-        "owner](runbook.md#a-consumer-stands-still). The values of `whose` are:",
+        "finds these transactions, and writes the metrics below to standard output ([how to run",
+        "it](monitoring.md#kprodconsumersblocked)). Every metric has the label `topic`.",
+    )
+    yield ""
+    yield paragraph(
+        "The label `whose` shows who has opened a transaction: a *run* (one execution of a query",
+        "or job), or another client. The *commit log* is the topic with the decisions of all runs",
+        "to commit batches. The runbook shows [how to end the",
+        "transactions](runbook.md#a-consumer-stands-still). The values of `whose` are:",
     )
     yield ""
     for whose, meaning in _WHOSE.items():

@@ -134,11 +134,12 @@ _COMMIT_BOUNDS: Final = (
 
 _RESULTS = (
     Instrument("kprod.writes", _C, "{write}", _REPORT, "",
-               "Batch jobs and micro-batches that ended, by outcome.",
+               "Batch jobs and micro-batches that ended, by outcome, such as committed or failed.",
                label=Label.OUTCOME, label_field="outcome"),
     Instrument("kprod.failures", _C, "{write}", _REPORT, "",
-               "Batch jobs and micro-batches that failed, by the error's code (`kprod explain`"
-               " shows the meaning of a code).",
+               "Batch jobs and micro-batches that failed, by the code of the error (`kprod explain`"
+               " shows the meaning of a code). A failed batch is also counted in"
+               " kprod_writes_total.",
                label=Label.CODE, label_field="error.code"),
     Instrument("kprod.last.report.timestamp", _G, "s", _REPORT, "writtenAtMs",
                "Time when the last report of a write was made, in seconds since 1970.", _MS),
@@ -151,7 +152,7 @@ _VOLUME = (
                "Rows that are not sent: with onNullValue=skip the rows with a null value, with"
                " changelog the rows that hold the state before an update."),
     Instrument("kprod.dead.letters", _C, "{row}", _REPORT, "deadLetters.byReason[].rows",
-               "Rows that can't be sent and became dead letters, by the code of the reason.",
+               "Rows that became dead letters, by the error code of the problem, such as KP0213.",
                label=Label.CODE, label_field="code"),
     Instrument("kprod.sent", _C, "By", _REPORT, "bytes",
                "Bytes of the record batches that were sent, after compression. A batch that was"
@@ -201,8 +202,8 @@ _TIME = (
                "Duration of commits: with exactly-once, the decision and the end of every"
                " transaction.", _MS, bounds=_COMMIT_BOUNDS),
     Instrument("kprod.queue.time.max", _G, "s", _REPORT, "maxQueueMs",
-               "Longest time that a record batch of the last write waited until it was sent. After"
-               " kafka.delivery.timeout.ms, a record batch expires.", _MS),
+               "Longest time that a record batch of the last write waited in the producer until it"
+               " was sent. After kafka.delivery.timeout.ms, a record batch expires.", _MS),
 )  # fmt: skip
 
 _TASKS = (
@@ -233,8 +234,10 @@ _BROKERS = (
                " broker.", _MS,
                label=Label.BROKER, label_field="id"),
     Instrument("kprod.broker.latency", _H, "s", _REPORT, "brokers[].latencies",
-               "Time from each Produce request to the broker's response, by broker. The sum counts"
-               " each request with the upper bound of its bucket.", _MS, label=Label.BROKER,
+               "Time from each Produce request to the broker's response, by broker. The sum is an"
+               " estimate, and usually too large: it counts each request with the upper bound of"
+               " its bucket. For the mean of the last write, use"
+               " kprod_broker_latency_mean_seconds.", _MS, label=Label.BROKER,
                label_field="id", bounds=LATENCY_BOUNDS_MS),
     Instrument("kprod.topic.rows", _C, "{row}", _REPORT, "topicCounts[].rows",
                "Rows that brokers acknowledged, by topic.", label=Label.TOPIC, label_field="topic"),
@@ -261,29 +264,33 @@ _QUERIES = (
                "Rows that the query's micro-batches read, as Spark reports."),
     Instrument("kprod.query.batch.time", _C, "s", _PROGRESS, "durationMs",
                "Time of the query's micro-batches by phase, with Spark's names of the phases. The"
-               " phase triggerExecution is the whole time.", _MS, label=Label.PHASE),
+               " phase triggerExecution is the whole time, so do not sum over the phases.", _MS,
+               label=Label.PHASE),
     Instrument("kprod.query.batches", _C, "{batch}", _PROGRESS, "",
-               "Micro-batches of the query that Spark finished."),
+               "Micro-batches of the query that Spark has reported as finished."),
     Instrument("kprod.query.batches.without.report", _C, "{batch}", _LISTENER, "",
-               "Micro-batches that had rows, and whose report did not reach the listener. The"
-               " metric begins to count after the first report of the query."),
+               "Micro-batches with rows whose report did not reach the listener. They are counted"
+               " only after the first report of the query, because a query with another sink has no"
+               " reports."),
     Instrument("kprod.query.active", _G, "{query}", _LISTENER, "",
                "1 while the streaming query runs, 0 after its end."),
     Instrument("kprod.query.failures", _C, "{query}", _LISTENER, "",
-               "Streaming queries that ended with an error, by the error's code (`kprod explain`"
-               " shows the meaning of a code). The code `other` is for errors without a code of"
-               " this package.",
+               "Streaming queries that ended with an error, by the code of the error (`kprod"
+               " explain` shows the meaning of a code). The code `other` is for errors without a"
+               " code of this package.",
                label=Label.CODE),
     Instrument("kprod.query.start.timestamp", _G, "s", _LISTENER, "",
                "The time when the query started, in seconds since 1970."),
     Instrument("kprod.query.end.timestamp", _G, "s", _LISTENER, "",
-               "The time when the query ended, with or without an error. 0 while the query runs."),
+               "The time when the query ended, with or without an error, in seconds since 1970. 0"
+               " while the query runs."),
     Instrument("kprod.query.failure.timestamp", _G, "s", _LISTENER, "",
-               "The time when the query last ended with an error. The metric is absent if the query"
-               " never failed."),
+               "The time when the query last ended with an error, in seconds since 1970. The metric"
+               " is absent until the query fails for the first time. A new start of the query does"
+               " not change the metric."),
     Instrument("kprod.query.source.lag", _G, "{row}", _LISTENER, "",
-               "The number of offsets that the query is behind its source, in the partition where"
-               " this number is largest. Only sources that read Kafka report it."),
+               "The number of offsets between the position of the query and the end of its source,"
+               " in the partition that is furthest behind. Only Kafka sources report this number."),
     Instrument("kprod.query.last.event.timestamp", _G, "s", _LISTENER, "",
                "The time when Spark last reported that the query made progress or was idle, in"
                " seconds since 1970."),
@@ -293,33 +300,38 @@ _QUERIES = (
 #: sent figures for a minute.
 _RUNNING_TASKS = (
     Instrument("kprod.task.workers", _G, "{process}", _RUNNING, "workers",
-               "Python workers of the running write that sent figures in the last 30 s."),
+               "Python workers of the running write. A worker that has sent no figures for 30 s is"
+               " not counted."),
     Instrument("kprod.task.finished", _G, "{task}", _RUNNING, "finishedTasks",
-               "Ended task attempts of the running write."),
+               "Task attempts of the running write that have ended."),
     Instrument("kprod.task.rows", _G, "{row}", _RUNNING, "rows",
-               "Rows of the running write that brokers have acknowledged so far, failed attempts"
-               " included."),
+               "Rows of the running write that brokers have acknowledged so far. Rows of failed"
+               " attempts are included, so the number can be larger than the number of rows in the"
+               " batch."),
     Instrument("kprod.task.sent", _G, "By", _RUNNING, "megabytes",
-               "Bytes of the record batches that the running write has sent so far, failed"
-               " attempts included.", 1e6),
+               "Bytes of the record batches that the running write has sent so far. Record batches"
+               " of failed attempts are included.", 1e6),
     Instrument("kprod.task.rate", _G, "{row}/s", _RUNNING, "rowsPerSecond",
-               "Rows per second of the running write that brokers acknowledge at the moment."),
+               "Rows that brokers acknowledge per second, in about the last 10 s of the running"
+               " write."),
     Instrument("kprod.task.throughput", _G, "By/s", _RUNNING, "megabytesPerSecond",
-               "Bytes of record batches per second that the running write sends at the moment.",
-               1e6),
+               "Bytes of record batches that are sent per second, in about the last 10 s of the"
+               " running write.", 1e6),
     Instrument("kprod.task.retries", _G, "{batch}", _RUNNING, "retries",
                "Record batches of the running write that were sent again so far."),
     Instrument("kprod.task.wait.time", _G, "s", _RUNNING, "waits",
-               "Time that tasks of the running write have waited so far, by reason. `input`:"
-               " the tasks wait for Spark's next rows. `memory`: they wait for room in"
-               " kafka.buffer.memory. `quota`: they wait because of the brokers' quotas. `rate`:"
-               " they wait because of maxRecordsPerSecond or maxBytesPerSecond.",
+               "Time that tasks of the running write have waited so far, summed over the tasks, by"
+               " reason. `input`: for Spark's next rows. `memory`: for room in kafka.buffer.memory."
+               " `quota`: because of the brokers' quotas. `rate`: because of maxRecordsPerSecond or"
+               " maxBytesPerSecond.",
                _MS, label=Label.WAIT),
     Instrument("kprod.task.oldest.batch.age", _G, "s", _RUNNING, "oldestBatchMs",
-               "Age of the oldest record batch without a response in the running write.", _MS),
+               "Age of the oldest record batch of the running write to which no broker has"
+               " responded. After kafka.delivery.timeout.ms, a record batch expires, and its task"
+               " fails.", _MS),
     Instrument("kprod.commit.running.time", _G, "s", _RUNNING, "commitMs",
-               "Duration of the running commit so far. A commit of less than 10 s has no figures.",
-               _MS),
+               "Duration of the running commit so far. 0 if no commit is running, and in the first"
+               " 10 s of a commit.", _MS),
 )  # fmt: skip
 
 #: All metrics, in the order of the docs.
