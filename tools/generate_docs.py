@@ -143,18 +143,39 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+_ABOUT_ALL_OPTIONS = """\
+- **Names.** The first part of this page has the sink's own options, without a prefix. Some of \
+these options have names of Kafka Connect or of Confluent's clients. The other parts have the \
+options of Kafka's producer. They have the names of Kafka's Java client and the prefix `kafka.`, \
+such as `kafka.linger.ms`. Upper and lower case don't matter in names.
+- **Errors.** The driver checks the names and the values before the first task starts. An unknown \
+name is an error, and the error shows the most similar name.
+- **Secrets.** Do not write passwords, tokens and private keys into the code of a write, because \
+Spark may show the options of a write. Set the option to a *reference*, such as `${env:NAME}` or \
+`${file:/path}`: each process that needs the secret then reads the secret from this environment \
+variable or file ([secrets](security.md#secrets)). Or set the option in a [`configFile`]\
+(#configfile).
+
+The page uses these words:
+
+- A *batch* is all rows of one `save()`, or of one micro-batch of a stream.
+- A *record batch* is smaller: the records of one partition that the producer sends together. In \
+the names and texts of Kafka's options, the word *batch* alone means a record batch.
+- An *Arrow batch* is the rows that Spark passes to a task together: by default, at most 10,000 \
+rows.
+- The *principal* is the user that the sink logs in as. Brokers check the permissions of this user.
+- If an option is *unset*, neither the code of the write nor the `configFile` has the option."""
+
+
 def _options_lines() -> Iterator[str]:
     yield from ("# Options", "", NOTICE, "")
     yield paragraph(
-        "The first part of this page has the sink's own options. Their names have no prefix. The",
-        "other parts have the options of Kafka's producer, with the names of Kafka's Java client",
-        "and the prefix `kafka.`. In the first part, a *batch* is a batch job or a micro-batch of",
-        "Spark. In the other parts, a *batch* is Kafka's record batch: records of one partition",
-        "that are sent together. Upper and lower case don't matter in names. Almost all errors in",
-        "options are found on the driver before a task starts. An unknown name is an error, and",
-        "the error shows the most similar name. [A second page](options-refused.md) lists the",
-        "options of Kafka, Spark and other clients that are refused or have no effect.",
+        "This page describes each option of a write. [Options by task](options-by-task.md) has the",
+        "same options in the order of tasks. [A third page](options-refused.md) lists the options",
+        "of Kafka, Spark and other clients that are refused or have no effect.",
     )
+    yield ""
+    yield _ABOUT_ALL_OPTIONS
     yield ""
     yield from _own_options()
     yield from _obeyed_options()
@@ -182,7 +203,7 @@ def _own_options() -> Iterator[str]:
     for option in _public(SINK_OPTIONS):
         if option.status is Status.HONOURED:
             depends = option.name in ("preflight", "jsonIgnoreNullFields")
-            default = "depends on the write" if depends else _default(option)
+            default = "depends on the write, see below" if depends else _default(option)
             yield from _entry(option.name, option, default)
 
 
@@ -203,13 +224,49 @@ def _obeyed_options() -> Iterator[str]:
 
 def _entry(name: str, option: Option, default: str) -> Iterator[str]:
     """An option as a section with an anchor of its name, its facts and its text."""
-    facts = [option.type.value if name.startswith("kafka.") else "", _values(option)]
-    facts.insert(1, "" if default == "-" else f"default {default}")
+    facts = ("" if default == "-" else f"default {default}", _values(option))
     shown = "; ".join(filter(None, facts))
     yield from (f'### <a id="{anchor_of(name)}"></a>`{name}`', "")
     if shown:
         yield from (f"*{shown[0].upper()}{shown[1:]}.*", "")
-    yield from (linked(option_texts().on_page[option.name]), "")
+    yield from (linked(_with_links(option_texts().on_page[option.name], name)), "")
+
+
+#: A name of an option in a text, with or without a value, and with or without backticks. Without a
+#: value, a name of lower-case letters only, such as ``topic``, is a word.
+_OPTION = re.compile(
+    r"(?P<tick>`?)(?<![\w.$/-])"
+    r"(?P<name>[a-z]+(?:[A-Z]\w*|(?:\.[a-z0-9]+)+)+|[a-z]+(?==))(?P<value>=[\w-]+)?"
+    r"(?![\w/(]|[:.]\w)(?P=tick)"
+)
+_CODE = re.compile(r"(`[^`]*`)")
+
+
+def _with_links(text: str, own: str) -> str:
+    """``text``, with a link to the option for the first mention of each option except ``own``. All
+    mentions of options become code.
+    """
+    seen = {own}
+    table = SINK_OPTIONS | PRODUCER_OPTIONS
+    known = {one.name for one in _public(table) if one.status is Status.HONOURED}
+
+    def shown(found: re.Match[str]) -> str:
+        name = found["name"]
+        if name.removeprefix("kafka.") not in known:
+            return found[0]
+        code = f"`{name}{found['value'] or ''}`"
+        if name in seen:
+            return code
+        seen.add(name)
+        return f"[{code}](#{anchor_of(name)})"
+
+    parts = _CODE.split(text)  # every second part is code
+    for at, part in enumerate(parts):
+        if at % 2 == 0:
+            parts[at] = _OPTION.sub(shown, part)
+        elif (found := _OPTION.fullmatch(part)) is not None:
+            parts[at] = shown(found)
+    return "".join(parts)
 
 
 def _different_defaults() -> Iterator[str]:
@@ -505,9 +562,22 @@ def _unit(name: str, value: int) -> str:
 def _values(option: Option) -> str:
     if option.rule is not None:
         listed = ", ".join(option.rule.choices)
-        quoted = ", ".join(f"`{choice}`" for choice in option.rule.choices)
-        return option.rule.words.replace("one of ", "values ").replace(listed, quoted, 1)
+        quoted = ", ".join(
+            f"`{one}`" for one in option.rule.choices if not one.startswith(_NOT_LISTED)
+        )
+        words = option.rule.words.removesuffix(_SPELLINGS)
+        words += ")" if words != option.rule.words else ""
+        return words.replace("one of ", "values ").replace(listed, quoted, 1)
+    if option.type is OptionType.LIST:
+        return "a list, separated by commas"
     return "`true`, `false`" if option.type is OptionType.BOOLEAN else ""
+
+
+#: The beginnings of values that are only in the texts of their options: long names of Java classes,
+#: and a type of file that always causes an error.
+_NOT_LISTED = ("io.confluent.", "JKS")
+#: Only hints of errors have the other spellings of a value.
+_SPELLINGS = "; a hyphen may be an underscore, or missing)"
 
 
 def _metrics_lines() -> Iterator[str]:

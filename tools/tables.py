@@ -25,8 +25,12 @@ def row(*cells: str) -> str:
 
 
 def linked(text: str) -> str:
-    """``text``, with a link for each page that it names."""
-    return re.sub(r"(?<![\[\w./-])(?<!\]\()([a-z-]+)\.md\b", r"[\1](\1.md)", text)
+    """``text``, with a link for each page that it names, such as ``tuning.md#preflight``."""
+    return re.sub(
+        r"(?<![\[\w./-])(?<!\]\()([a-z-]+)\.md(#[a-z0-9-]*[a-z0-9])?(?![\w-])",
+        lambda found: f"[{found[1]}]({found[0]})",
+        text,
+    )
 
 
 def anchor_of(name: str) -> str:

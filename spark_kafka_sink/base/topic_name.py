@@ -15,7 +15,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 COMMIT_LOG_TOPIC = "__kprod_commits"
 
 #: The description of a valid name, for hints.
-VALID_NAME = "letters, digits, '.', '_' and '-', at most 249 of them"
+VALID_NAME = "at most 249 characters: letters, digits, '.', '_' and '-'"
 
 
 def checked_topic_name(name: str) -> str:

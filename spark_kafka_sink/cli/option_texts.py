@@ -14,13 +14,20 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from spark_kafka_sink.config.names.unknown_options import PREFIX
+from spark_kafka_sink.config.option_table import renamed
+
 #: The mark of a list item.
 _ITEM: Final = re.compile(r"^- ", re.MULTILINE)
+#: The names of the producer's options that are also words. With a value, such as ``acks=all``, such
+#: a word is an option.
+_WORD_WITH_VALUE: Final = re.compile(r"(?<![\w.])(?=(?:acks|retries)=)")
 
 
 @dataclass(frozen=True, slots=True)
 class OptionTexts:
-    """Texts about options, by option name.
+    """Texts about options, by option name. In ``what`` and ``on_page``, each name of a producer's
+    option has the prefix ``kafka.``, as users write it.
 
     * ``what``: the description of each option, as one line.
     * ``on_page``: the same descriptions as Markdown, with paragraphs and lists.
@@ -44,10 +51,16 @@ def option_texts() -> OptionTexts:
     found = tomllib.loads(files(__package__).joinpath("options.toml").read_text("utf-8"))
     java = {name: (default, why) for name, (default, why) in found.pop("java_defaults").items()}
     spark = _joined(found.pop("spark"))
-    texts = {name: text for group in found.values() for name, text in group.items()}
+    texts = {n: _with_prefix(text) for group in found.values() for n, text in group.items()}
     importance = {name: level for level in ("high", "medium", "low") for name in found[level]}
     on_page = {name: _markdown(text) for name, text in texts.items()}
     return OptionTexts(_joined(texts), on_page, spark, importance, java)
+
+
+def _with_prefix(text: str) -> str:
+    """Adds the prefix ``kafka.`` to each name of a producer's option in ``text``."""
+    text = _WORD_WITH_VALUE.sub(PREFIX, text)
+    return renamed(text, lambda name: PREFIX + name if "." in name else name)
 
 
 def _joined(texts: Mapping[str, str]) -> dict[str, str]:

@@ -125,7 +125,7 @@ _BYTES: Final = "UTF8_BINARY"
 #: 0.0 and -0.0, bits of NaN; the order of a map's entries and of a variant's fields.
 _UNSTABLE: Final = ("float", "double", "map", "variant")
 WORDS: Final = (
-    f"{', '.join(CHANGELOGS)}, or JSON with the column of change types and its values:"
+    f"{', '.join(CHANGELOGS)}, or JSON such as"
     ' {"column": "op", "insert": ["I"], "update": ["U"], "delete": ["D"]}'
 )
 

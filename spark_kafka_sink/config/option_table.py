@@ -330,13 +330,15 @@ SCHEMA_OPTIONS: Final = (
 #: Confluent's, which other clients' files have too: ours are without dots.
 REGISTRY_NAMES: Final = frozenset(one.name for one in SCHEMA_OPTIONS if "." in one.name)
 
-_LISTED = "comma-separated column names, in backticks where a name contains a comma"
-_COLUMNS = Rule(_LISTED, partial(checked_columns, all_too=False))
-_COLUMNS_OR_ALL = Rule(f"{_LISTED}, or `*`, or `name.*`", partial(checked_columns, all_too=True))
+_LISTED, _TICKS = "names of columns, separated by commas", "; a name with a comma needs backticks"
+_COLUMNS = Rule(f"{_LISTED}{_TICKS}", partial(checked_columns, all_too=False))
+_COLUMNS_OR_ALL = Rule(
+    f"{_LISTED}, or `*`, or `name.*`{_TICKS}", partial(checked_columns, all_too=True)
+)
 _FORMAT = one_of(*ColumnFormat, same=any_case)
-_LETTERS = "a pattern: `yyyy`, `MM`, `dd`, `HH`, `mm`, `ss`, `SSS`, and other text in between"
+_LETTERS = "a pattern of `yyyy`, `MM`, `dd`, `HH`, `mm`, `ss`, `SSS`, signs and quoted text"
 _LOCAL_PATTERN = Rule(_LETTERS, partial(checked_pattern, has_zone=False))
-_PATTERN = Rule(f"{_LETTERS}; `XXX` for the zone", partial(checked_pattern, has_zone=True))
+_PATTERN = Rule(f"{_LETTERS}; `XXX` for the offset", partial(checked_pattern, has_zone=True))
 
 _SINK = (
     _of_one_write("topic", _T.STRING, None, _TOPIC_NAME),

@@ -12,7 +12,7 @@ from spark_kafka_sink.cli.option_texts import option_texts
 from spark_kafka_sink.cli.txn import blockers_metrics
 from spark_kafka_sink.config.names.given import SPARK_KEYS, SPARK_OPTIONS
 from spark_kafka_sink.config.option import Status
-from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS
+from spark_kafka_sink.config.option_table import PRODUCER_OPTIONS, SINK_OPTIONS, with_prefix
 from spark_kafka_sink.config.parsing import parse_sink_config
 from spark_kafka_sink.datasource.monitoring.instruments import INSTRUMENTS
 
@@ -109,6 +109,22 @@ def test_every_option_that_is_obeyed_has_an_anchor(generator):
     anchors = re.findall(r'<a id="([a-z0-9-]+)"></a>', page)
     assert len(anchors) == len(set(anchors)) > 60
     assert {"kafka-batch-size", "deliveryguarantee"} <= set(anchors)
+
+
+def test_a_named_option_has_its_prefix_and_is_a_link(generator):
+    page = generator["options_page"]()
+    anchors = set(re.findall(r'<a id="([a-z0-9-]+)"></a>', page))
+    links = set(re.findall(r"\]\(#([a-z0-9-]+)\)", page))
+    assert links <= anchors
+    assert {"kafka-max-block-ms", "errors-tolerance", "changelog-mode"} <= links
+    text = "see linger.ms, linger.ms and `retries=0`; errors.tolerance=all: no. x.linger.ms:A"
+    linked = generator["_with_links"](with_prefix(text, "kafka."), "errors.tolerance")
+    assert linked == (
+        "see [`kafka.linger.ms`](#kafka-linger-ms), `kafka.linger.ms` and"
+        " [`kafka.retries=0`](#kafka-retries); `errors.tolerance=all`: no. x.linger.ms:A"
+    )
+    texts = option_texts().what.values()
+    assert not any(re.search(r"(?<![\w.])(?:linger\.ms|acks=|retries=)", one) for one in texts)
 
 
 def test_a_behaviour_without_an_existing_test_is_a_problem(generator, monkeypatch):
