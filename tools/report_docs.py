@@ -198,7 +198,9 @@ before the commit, so its field `commitMs` is null |
 | `done before` | This run writes no report to the topic, because the run that committed the batch \
 has written it. Exception: if the batch had no rows, and the driver of that run was killed, there \
 is no report |
-| `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately |
+| `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately. \
+Exception: if a transaction of an earlier report in the topic is still open, they see the report \
+when this transaction has ended |
 
 For the writes in a `transaction` block:
 
@@ -207,6 +209,8 @@ For the writes in a `transaction` block:
   function of `reportListeners`, it has the outcome `prepared, to be decided with other writes`.
 - If the block is aborted, consumers see none of these reports. They see one report of the block,
   with the outcome `aborted`.
+- If the block is interrupted after the decision to commit it, the block is not aborted. Then the
+  report of the whole block has the outcome `done before` or `unknown`.
 - A file, a directory, or a function of `reportListeners` gets a report of the whole block at the
   end of the block.
 
@@ -216,6 +220,11 @@ For the writes in a `transaction` block:
 
     If the outcome is `unknown`, and the next run of the query or job then commits the batch, the
     topic has two reports with the same `reportId`. Use the report with the outcome `committed`.
+    In a `transaction` block, the report `unknown` is the report of the whole block, and has its own
+    `reportId`.
+
+    If a committed batch runs again, and this run fails, the topic has a report `aborted` or
+    `failed` after the report `committed`. The rows of the first run stay visible.
 
 **`reportListeners`**: name your functions in the form `package.module:function`. The driver calls
 them in the Python process in which Spark commits the write. So your module must be importable on

@@ -184,6 +184,8 @@ class Transaction:
         self._session: SparkSession | None = None
         self._query = CallingQuery()
         self._context: WriteContext | None = None
+        #: The write that commits the block was begun. It may succeed even if it raises an error.
+        self._is_ending = False
 
     @property
     def place(self) -> Place:
@@ -323,11 +325,16 @@ class Transaction:
         session, context = self._session, self._context
         if session is None or context is None:
             return  # nothing was written
-        # Spark has ended the tasks of a write that raised; of an interrupted one they may run.
-        tasks_may_run = self._running > 0 or not isinstance(self._failure, Exception | None)
-        context = context.of_end(
-            sum(self._plans.values()), abort=abort, tasks_may_run=tasks_may_run
-        )
+        writes = sum(self._plans.values())
+        if abort:
+            # Spark has ended the tasks of a write that raised; of an interrupted one they may run.
+            tasks_may_run = self._running > 0 or not isinstance(self._failure, Exception | None)
+            context = context.of_abort(
+                writes, tasks_may_run=tasks_may_run, may_be_decided=self._is_ending
+            )
+        else:
+            context = context.of_end(writes)
+            self._is_ending = True
         # A key, too: the block's topic may be compacted.
         columns = [f"CAST(id AS STRING) AS {name}" for name in ("key", "value", "topic")]
         nothing = session.range(0).selectExpr(*columns)

@@ -43,7 +43,7 @@ from spark_kafka_sink.transactions.ending import (
 )
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.result_errors import error_of, raise_refusal
-from spark_kafka_sink.transactions.results import Commit, Refuse, raised
+from spark_kafka_sink.transactions.results import Aborted, Commit, Refuse, Visible, raised
 from spark_kafka_sink.transactions.steps import (
     AbortAll,
     AbortBatch,
@@ -170,9 +170,10 @@ class Committer:
         transactions: Sequence[PreparedTransaction],
         *,
         tasks_may_run: bool,
-    ) -> tuple[str, ...]:
+    ) -> Aborted:
         """Aborts batch ``number``, whose prepared transactions are ``transactions``. Then aborts
-        two kinds of orphans, and returns the ids of the aborted orphans:
+        two kinds of orphans. Returns the ids of the aborted orphans, and whether rows of the batch
+        are visible. These are the orphans:
 
         * Open transactions of the run ``owner.run_id`` that were planned at the generation
           ``owner.generation`` or earlier. Each take-over of the key raises the generation, a number
@@ -189,7 +190,13 @@ class Committer:
         view = self.perform(goal)
         if view.is_aborted is None:
             _warn_decided(owner.key, number, view.state)
-        return view.swept
+            return Aborted(view.swept, Visible.UNKNOWN)
+        # (Several threads of one run may write one version of a job. Then a done version does not
+        # show which of them has committed it.)
+        state = view.state
+        by_us = owner.numbering.is_of_micro_batches and state.newest_run == owner.run_id
+        is_done = by_us and state.done_batch(number) is not None
+        return Aborted(view.swept, Visible.ALL if is_done else Visible.NONE)
 
     def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
         """Aborts a batch of ``key``. The run of the batch is unknown, because no task has sent a

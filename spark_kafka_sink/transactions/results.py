@@ -85,6 +85,21 @@ _VISIBLE: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The result of an abort that has not failed.
+
+    * ``swept``: the ids of the aborted transactions that no task has reported.
+    * ``visible``: NONE if the rows of the batch are not visible. UNKNOWN if the log has the
+      decision to commit the batch, which an abort never undoes. ALL if the run of the batch has
+      already committed it: Spark may also abort a batch after its commit, and so does a block that
+      was interrupted at its end.
+    """
+
+    swept: tuple[str, ...] = ()
+    visible: Visible = Visible.NONE
+
+
 # --- the reasons of a failure ------------------------------------------------------------------
 
 

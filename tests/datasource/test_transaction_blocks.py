@@ -349,6 +349,21 @@ def test_a_commit_within_the_block_is_its_only_one():
     assert [frame.context.writes for frame in session.saved] == [None, 1]
 
 
+def test_an_abort_says_whether_the_commit_of_its_block_was_begun():
+    """Then the block may be committed: the commit of a write that raises may have succeeded."""
+    for fails, wanted in ((True, False), (False, True)):
+        session = Broken() if wanted else Session()
+
+        def block(session=session, fails=fails):
+            with transaction("begun", int(fails), **OPTIONS) as t:
+                t.write(Frame(session, fails=fails))
+
+        with pytest.raises(OSError, match="the write broke"):
+            block()
+        last = session.saved[-1].context
+        assert (last.abort, last.may_be_decided) == (True, wanted)
+
+
 def test_an_abort_within_the_block_is_no_success():
     session = Session()
 

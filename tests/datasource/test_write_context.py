@@ -70,6 +70,7 @@ def test_it_survives_its_option(run, texts, write, writes, flags, offsets):
                 RUN | {"digest": 7},
                 RUN | {"abort": 1},
                 RUN | {"tasks_may_run": "true"},
+                RUN | {"may_be_decided": 1},
                 RUN | {"offsets": 7},
                 RUN | {"offsets": {"t": 7}},
                 RUN | {"offsets": {"t": {"0": -1}}},

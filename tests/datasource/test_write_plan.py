@@ -62,7 +62,7 @@ def test_the_limits_of_a_block_are_those_of_all_its_writes():
     wanted = config(**LETTERS, **{"errors.max.fraction": "0.05"})
     part = WriteContext("j0b", token="block", write=1)
     assert _block(wanted, part, [BAD, BAD]).letters == (6, 60)
-    end = _block(wanted, part.of_end(2, abort=False, tasks_may_run=False), [])
+    end = _block(wanted, part.of_end(2), [])
     assert (end.letters, end.writes) == ((0, 0), 2)
     end.check_letters(5, 100)
     with pytest.raises(CommitError, match=r"errors\.max\.fraction is 0\.05, so the transaction"):

@@ -297,7 +297,7 @@ class Scene(SceneByHand):
         owner = owner_of(run.id, plan)
         with self.driver_side(run) as aborter:
             prepared = prepared_transactions(messages, owner)
-            return aborter.abort(owner, number, prepared, tasks_may_run=tasks_may_run)
+            return aborter.abort(owner, number, prepared, tasks_may_run=tasks_may_run).swept
 
     def batch(self, run: Run, number: int) -> Commit:
         """A whole micro-batch."""

@@ -146,7 +146,7 @@ class Sink:
             batch_id,
             tasks_may_run=tasks_may_run,
             driver_token="" if plan is not None else driver,
-        )
+        ).swept
 
     @contextmanager
     def operator(self, options: Mapping[str, str]) -> Iterator[Operator]:

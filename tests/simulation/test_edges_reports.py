@@ -1,13 +1,21 @@
-"""The reports of writes without rows: the topic of ``reportTopic`` gets them, too."""
+"""The reports of writes without rows, and of batches that are aborted, or only seem to be."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.base.errors import CommitOutcomeUnknownError, KafkaError
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
+from spark_kafka_sink.datasource.plan import planned_batch
+from spark_kafka_sink.datasource.report.destinations import publish
+from spark_kafka_sink.datasource.report.kept_reports import kept
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.scene_requests import of_data, opens_a_log
 from tests.simulation.spark_checkpoints import SOURCE, Checkpoints
 from tests.simulation.spark_world import QUERY
 
@@ -18,6 +26,16 @@ REPORTS = "reports"
 @pytest.fixture(autouse=True)
 def topic(scene: Scene) -> None:
     scene.cluster.create_topic(REPORTS, 1)
+
+
+@pytest.fixture(autouse=True)
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Spark's driver keeps the last report."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+
+
+def last_outcome() -> str:
+    return str(json.loads(kept(None) or "")["outcome"])
 
 
 def reports(scene: Scene) -> list[tuple[int, str]]:
@@ -38,7 +56,9 @@ def test_a_write_of_a_block_without_rows_has_a_report(scene: Scene) -> None:
     scene.ends_with(0)
 
 
-def test_an_aborted_block_has_one_report_and_its_writes_have_none(scene: Scene) -> None:
+def test_an_aborted_block_has_one_report_and_its_writes_have_none(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     run = scene.run("driver")
 
     def block() -> None:
@@ -50,8 +70,158 @@ def test_an_aborted_block_has_one_report_and_its_writes_have_none(scene: Scene) 
     with pytest.raises(ValueError, match="planned"):
         block()
     assert reports(scene) == [(0, "aborted")]
+    assert "the transaction block of batch 0 is aborted; queryId=query-0" in caplog.text
     assert scene.open_ids() == []
     scene.ends_with()
+
+
+def test_a_block_that_its_abort_commits_is_not_reported_as_aborted(scene: Scene) -> None:
+    """The planning of the write that is to abort the block ends what the block has decided."""
+    run = scene.run("driver")
+    scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_data)
+    scene.timeline.after(25_000, scene.control.clear)
+
+    def block() -> None:
+        with transaction("sinks", 0, **scene.options(reportTopic=REPORTS)) as t:
+            t.write(scene.frame(run, 0))
+
+    with pytest.raises(CommitOutcomeUnknownError):
+        block()
+    assert reports(scene) == [(4, "committed"), (0, "unknown")]
+    assert last_outcome() == "done before"
+    assert scene.open_ids() == []
+    scene.ends_with(0)
+
+
+def test_a_block_interrupted_after_its_commit_is_not_aborted(scene: Scene) -> None:
+    run = scene.run("driver")
+    frame = scene.frame(run, 0)
+    save, ends = frame._save, list[str]()
+
+    def interrupted(options: dict[str, str], part: int | None) -> None:
+        save(options, part)
+        if part is None and not ends:
+            ends.append("committed")
+            raise KeyboardInterrupt
+
+    def block() -> None:
+        with transaction("sinks", 0, **scene.options(reportTopic=REPORTS)) as t:
+            frame._save = interrupted
+            t.write(frame)
+
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert reports(scene) == [(4, "committed")]
+    assert last_outcome() == "done before"
+    scene.ends_with(0)
+
+
+def test_a_block_that_is_decided_beside_its_abort_is_unknown(scene: Scene) -> None:
+    """Ctrl-C ends the user's call and not Spark's job, whose commit comes while the abort runs."""
+    run = scene.run("driver")
+    frame = scene.frame(run, 0)
+    save, late = frame._save, list[dict[str, str]]()
+
+    def interrupted(options: dict[str, str], part: int | None) -> None:
+        if part is not None or late:
+            save(options, part)
+            return
+        late.append(dict(options))
+        raise KeyboardInterrupt
+
+    def decide() -> None:
+        silent = scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_data)
+        scene.beside(run.process, lambda: save(late[0], None))
+        scene.wait(lambda: silent.fired)
+
+    def block() -> None:
+        with transaction("sinks", 0, **scene.options(reportTopic=REPORTS)) as t:
+            frame._save = interrupted
+            t.write(frame)
+
+    met = scene.before_send(run, lambda request: bool(late) and opens_a_log(request), decide)
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    assert met
+    assert last_outcome() == "unknown"
+    assert reports(scene) == [], "behind the open transaction of the first report"
+    run.process.kill()
+    scene.control.clear()
+    again = scene.run("driver 2")
+    with transaction("sinks", 0, **scene.options(verifyReplays="false")) as t:
+        t.write(scene.frame(again, 0))
+    assert reports(scene) == [(4, "committed"), (0, "unknown")]
+    assert scene.open_ids() == []
+    scene.ends_with(0)
+
+
+@pytest.mark.parametrize("outcome", ["unknown", "aborted"])
+def test_an_abort_that_fails_knows_whether_its_block_was_ended(scene: Scene, outcome: str) -> None:
+    """Otherwise `failed` would promise that no row becomes visible."""
+    run = scene.run("driver")
+    frame = scene.frame(run, 0)
+    save, ends = frame._save, list[str]()
+
+    def interrupted(options: dict[str, str], part: int | None) -> None:
+        if part is None and not ends:
+            ends.append("not begun by Spark")
+            raise KeyboardInterrupt
+        save(options, part)
+
+    def cut() -> None:
+        scene.control.drop(ApiKey.INIT_PRODUCER_ID, FOREVER, processed=False)
+
+    def block() -> None:
+        with transaction("sinks", 0, **scene.options(reportTopic=REPORTS)) as t:
+            frame._save = interrupted
+            t.write(frame)
+            if outcome == "aborted":
+                ends.append("never begun")
+                raise KeyboardInterrupt
+
+    scene.before_send(run, lambda request: bool(ends) and opens_a_log(request), cut)
+    with pytest.raises(KeyboardInterrupt):
+        block()
+    scene.control.clear()
+    assert last_outcome() == outcome
+    scene.ends_with()
+
+
+@pytest.fixture
+def cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process of a commit is killed before it publishes its report: Spark aborts the batch."""
+    published: list[object] = []
+
+    def first_is_lost(*args: object) -> None:
+        published.append(args)
+        if len(published) == 1:
+            raise KafkaError("killed")
+        publish(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(planned_batch, "publish", first_is_lost)
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_a_committed_micro_batch_is_not_reported_as_aborted(scene: Scene) -> None:
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    with pytest.raises(KafkaError, match="killed"):
+        write(scene.frame(scene.run("driver"), 0), 0)
+    assert reports(scene) == [(4, "committed")]
+    assert last_outcome() == "committed"
+    scene.ends_with(0)
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_a_decided_micro_batch_is_not_reported_as_aborted(scene: Scene) -> None:
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_data)
+    with pytest.raises(KafkaError, match="killed"):
+        write(scene.frame(scene.run("driver"), 0), 0)
+    scene.control.clear()
+    assert last_outcome() == "unknown"
+    write(scene.frame(scene.run("driver 2"), 0), 0)  # Spark runs it again, after a restart
+    assert reports(scene) == [(4, "committed"), (4, "unknown")]
+    scene.ends_with(0)
 
 
 def test_a_micro_batch_with_offsets_and_without_rows_has_one_report(scene: Scene) -> None:

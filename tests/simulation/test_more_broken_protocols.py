@@ -56,7 +56,8 @@ def an_abort_has_no_message(scene: Scene) -> None:
     messages = scene.write(mine, 0, plan)
     config = parse_sink_config(scene.options())
     with scene.driving(other):
-        assert abort(config, None, [], 0, tasks_may_run=True, driver_token="another") == ()
+        swept = abort(config, None, [], 0, tasks_may_run=True, driver_token="another").swept
+    assert swept == ()
     told = told_by(lambda: scene.commit(mine, 0, plan, messages))
     assert told is Commit.COMMITTED, f"its transactions are gone: {told}"
     scene.ends_with(0)

@@ -164,7 +164,7 @@ def test_an_abort_ends_what_was_prepared_and_what_was_left(query: Query) -> None
     orphans = stage.open(2, worker="dead")
     idle = str(TransactionalId(stage.prefix, "run-1", "idle", 0, 2))
     identity = stage.client.init_producer_id(idle, 60_000, stage.soon())
-    swept = query.driver().abort(owner, 1, [transaction], tasks_may_run=False)
+    swept = query.driver().abort(owner, 1, [transaction], tasks_may_run=False).swept
     assert sorted(swept) == sorted(names(orphans))
     assert stage.still_open() == set()
     assert stage.client.describe([idle], stage.soon())[idle].producer_epoch == identity.epoch
@@ -172,7 +172,7 @@ def test_an_abort_ends_what_was_prepared_and_what_was_left(query: Query) -> None
     assert set(answers.values()) == {ErrorCode.PRODUCER_FENCED}
     again = Batch(1, (query.task(0, "again", run="run-2"),))
     assert driver.commit(query.owner("run-2"), again) is Commit.COMMITTED
-    assert query.driver().abort(owner, 1, [transaction], tasks_may_run=False) == ()
+    assert query.driver().abort(owner, 1, [transaction], tasks_may_run=False).swept == ()
     assert query.shows("kept", "again")
 
 
@@ -202,7 +202,7 @@ def test_the_later_driver_wins_and_sweeps_the_earlier_ones(query: Query) -> None
     assert other.still_open() == set(names(bystander))
     with pytest.raises(SupersededError, match="run run-2"):
         query.driver().commit(earlier, Batch(1, (beaten,)))
-    assert query.driver().abort(earlier, 1, (), tasks_may_run=False) == ()
+    assert query.driver().abort(earlier, 1, (), tasks_may_run=False).swept == ()
     assert query.shows("a", "B")
     fence(other.client, names(bystander))
 

@@ -39,13 +39,20 @@ from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
-from spark_kafka_sink.transactions.results import Commit
+from spark_kafka_sink.transactions.results import Aborted, Commit, Visible
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 
 if TYPE_CHECKING:
     from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 
 _log = logging.getLogger(__name__)
+
+#: The result of a commit that aborts a ``transaction`` block whose end has begun before.
+_OF_ABORT = {
+    Visible.NONE: Commit.EMPTY,
+    Visible.ALL: Commit.ALREADY_DONE,
+    Visible.UNKNOWN: Commit.UNKNOWN,
+}
 
 
 def commit(
@@ -59,7 +66,10 @@ def commit(
     committed (:class:`Commit`), for example as a replay of a batch that is already committed.
 
     - ``plan`` is None in streams. If ``plan.context.abort`` is true, a ``transaction`` block has
-      failed. Then the transactions are aborted, and the result is ``Commit.EMPTY``.
+      failed. Then the transactions are aborted, and the result is ``Commit.EMPTY``. If the end of
+      the block has begun before, it may have decided to commit the block. If the block is
+      committed, the result is ``Commit.ALREADY_DONE``. If it is decided, and it is not known
+      whether it is committed, the result is ``Commit.UNKNOWN``.
     - ``batch_id`` is the id of a stream's micro-batch.
     - ``report`` is the record of the batch's report. It is committed together with the rows and the
       source offsets. It is not written if the batch has neither rows nor offsets, unless the batch
@@ -90,8 +100,8 @@ def commit(
         batch = replace(batch, report=report)
     with shared_driver(config.producer, config.commit_log_topic) as driver:
         if context is not None and context.abort:
-            driver.abort(owner, number, prepared, tasks_may_run=context.tasks_may_run)
-            return Commit.EMPTY
+            found = driver.abort(owner, number, prepared, tasks_may_run=context.tasks_may_run)
+            return _OF_ABORT[found.visible] if context.may_be_decided else Commit.EMPTY
         return driver.commit(owner, batch)
 
 
@@ -103,10 +113,10 @@ def abort(
     *,
     tasks_may_run: bool,
     driver_token: str = "",
-) -> tuple[str, ...]:
+) -> Aborted:
     """Aborts the transactions of a batch. Aborts nothing if the commit log already has the decision
     to commit the batch. Returns the transactional ids of aborted transactions that no task has
-    reported.
+    reported, and whether rows of the batch are visible.
 
     - ``driver_token`` is a part of the transactional ids that the driver's tasks use. It identifies
       the transactions if there is no plan and no message.
@@ -117,12 +127,13 @@ def abort(
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     if plan is not None and plan.skips:
-        return ()
+        return Aborted()
     with shared_driver(config.producer, config.commit_log_topic) as driver:
         if plan is None and not messages:
             if driver_token:
                 key = _key_of_stream(config)
-                return driver.abort_unknown(key, lambda one: is_of_driver(one, driver_token))
+                mine = driver.abort_unknown(key, lambda one: is_of_driver(one, driver_token))
+                return Aborted(mine)
             warn(
                 _log,
                 Kind.ORPHANS_UNSEEN,
@@ -131,7 +142,7 @@ def abort(
                 "the next start, or after kafka.transaction.timeout.ms (%d)",
                 config.producer.transaction_timeout_ms,
             )
-            return ()
+            return Aborted()
         owner = _owner(config, plan, messages)
         prepared = prepared_transactions(messages, owner)
         number = _number(plan, batch_id)

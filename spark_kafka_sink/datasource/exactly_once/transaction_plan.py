@@ -124,6 +124,11 @@ class TransactionPlan:
         return self.context is not None and self.context.abort
 
     @property
+    def may_be_decided(self) -> bool:
+        """Whether the ``transaction`` block that this write aborts may be decided already."""
+        return self.context is not None and self.context.may_be_decided
+
+    @property
     def counts_replays(self) -> bool:
         """Whether the tasks of a replay count their rows, so that the driver can compare them with
         the rows that were written. False if a digest of the source offsets already shows that the

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     CommitError,
+    CommitOutcomeUnknownError,
     DeliveryError,
     KafkaError,
     named,
@@ -95,13 +96,28 @@ class PlannedBatch:
             if report is None:
                 report = self._report_of_some(messages, WriteOutcome.FAILED, batch_id)
             publish(
-                after_commit(report, outcome_of_error(error), error, _since(begun)),
+                after_commit(report, self._outcome_of(error), error, _since(begun)),
                 self.plan.config,
             )
             raise
-        stopped = _block_was_aborted() if outcome is WriteOutcome.ABORTED else None
-        publish(after_commit(report, outcome, stopped, _since(begun)), self.plan.config)
+        why = _STOPPED[outcome]() if outcome in _STOPPED else None
+        report = after_commit(report, outcome, why, _since(begun))
+        if outcome is WriteOutcome.ABORTED:
+            batch = self.plan.config.txn_version
+            what = "kprod write: the transaction block of batch %d is aborted; %s"
+            warn(_log, Kind.WRITE_ABORTED, what, batch, failure_of(report))
+        publish(report, self.plan.config)
         freeze_modules()
+
+    def _outcome_of(self, error: KafkaError) -> WriteOutcome:
+        """The outcome of the batch after the commit has raised ``error``."""
+        outcome, transactions = outcome_of_error(error), self.plan.transactions
+        if transactions is None or not transactions.aborts_block:
+            return outcome
+        if outcome is not WriteOutcome.FAILED:
+            return outcome
+        # The abort of a block has failed. Only the end of the block may have decided to commit it.
+        return WriteOutcome.UNKNOWN if transactions.may_be_decided else WriteOutcome.ABORTED
 
     @property
     def _not_confirmed(self) -> type[KafkaError]:
@@ -151,7 +167,7 @@ class PlannedBatch:
         )
         transactions = self.plan.transactions
         if transactions is not None and transactions.aborts_block:
-            return WriteOutcome.ABORTED
+            return _OF_ABORTED_BLOCK.get(commit.value, WriteOutcome.UNKNOWN)
         return WriteOutcome(commit.value)
 
     def _report_of_some(
@@ -189,9 +205,7 @@ class PlannedBatch:
             configure_logging()
             report = self._report_of_abort(messages, batch_id)
             if self.plan.config.is_exactly_once:
-                problem = self._abort_transactions(messages, batch_id, report)
-                if problem is not None and not report.failed_attempts:
-                    report = replace(report, error=error_report(problem))
+                report = self._abort_transactions(messages, batch_id, report)
             else:
                 warn(
                     _log,
@@ -258,16 +272,18 @@ class PlannedBatch:
         messages: Sequence[WriterCommitMessage | None],
         batch_id: int | None,
         report: WriteReport,
-    ) -> KafkaError | None:
-        """Aborts the batch's transactions. If the abort fails, some of the transactions may still
-        be open, and the error is returned. If the abort succeeds, returns None.
+    ) -> WriteReport:
+        """Aborts the batch's transactions. Returns ``report`` with the result: the error if the
+        abort has failed, or another outcome if the batch is already decided or committed. After a
+        failed abort, some of the transactions may still be open.
         """
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
+        from spark_kafka_sink.transactions.results import Visible
 
         what = "kprod write" if batch_id is None else f"kprod write of micro-batch {batch_id}"
         finished = finished_messages(messages)
         try:
-            swept = transaction_commit.abort(
+            found = transaction_commit.abort(
                 self.plan.config,
                 self.plan.transactions,
                 finished,
@@ -286,7 +302,7 @@ class PlannedBatch:
                 self.plan.config.producer.transaction_timeout_ms,
                 failure_of(report),
             )
-            return error
+            return report if report.failed_attempts else replace(report, error=error_report(error))
         warn(
             _log,
             Kind.WRITE_ABORTED,
@@ -298,10 +314,15 @@ class PlannedBatch:
             len(messages),
             _names(report),
             report.rows,
-            len(swept),
+            len(found.swept),
             failure_of(report),
         )
-        return None
+        if found.visible is Visible.ALL:
+            return replace(report, outcome=WriteOutcome.COMMITTED, error=None)
+        if found.visible is Visible.UNKNOWN:
+            why = error_report(_decided_before())
+            return replace(report, outcome=WriteOutcome.UNKNOWN, error=why)
+        return report
 
 
 def _block_was_aborted() -> KafkaError:
@@ -311,6 +332,23 @@ def _block_was_aborted() -> KafkaError:
         hint="look for the exception that the code in the block has raised",
         kind=Kind.TASK_STOPPED,
     )
+
+
+def _decided_before() -> KafkaError:
+    """The error in the report of an abort that has found the decision to commit the batch."""
+    return CommitOutcomeUnknownError(
+        "the decision to commit the batch is recorded, so the batch was not aborted",
+        hint="the next start of the query or job commits it, or 'kprod txn commit'",
+    )
+
+
+#: The outcomes of a write that was to abort its block, by the result of the commit.
+_OF_ABORTED_BLOCK = {
+    WriteOutcome.NO_ROWS.value: WriteOutcome.ABORTED,
+    WriteOutcome.DONE_BEFORE.value: WriteOutcome.DONE_BEFORE,
+}
+#: The errors in the report of a write that was to abort its block, by the outcome of the block.
+_STOPPED = {WriteOutcome.ABORTED: _block_was_aborted, WriteOutcome.UNKNOWN: _decided_before}
 
 
 def _since(begun: float) -> int:

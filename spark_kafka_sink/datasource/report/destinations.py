@@ -59,8 +59,7 @@ def _deliver(destination: Destination, report: WriteReport, config: SinkConfig) 
 
 def _log_line(report: WriteReport, config: SinkConfig) -> None:  # noqa: ARG001 - in every write
     """Logs the report of a successful commit. Other outcomes need no line: a failed commit raises
-    an error, and an abort logs a warning (``planned_batch``). The user's process has the error of a
-    ``transaction`` block.
+    an error, and an abort logs a warning (``planned_batch``).
     """
     if report.outcome.is_success:
         configure_logging()

@@ -37,6 +37,8 @@ class WriteContext:
       no rows and ends the block.
     - ``abort`` is true if the last write must abort the block.
     - ``tasks_may_run`` is true if tasks of an aborted block may still be running.
+    - ``may_be_decided`` is true if an aborted block may be decided: a write that was to commit the
+      block was begun before.
     """
 
     run: str
@@ -49,6 +51,7 @@ class WriteContext:
     offsets: dict[str, dict[str, int]] | None = None
     digest: str = ""
     known: bool = False
+    may_be_decided: bool = False
 
     def of_part(self, write: int) -> WriteContext:
         """The context of the write with the number ``write`` in a ``transaction`` block. This
@@ -56,13 +59,20 @@ class WriteContext:
         """
         return replace(self, write=write, offsets=None)
 
-    def of_end(self, writes: int, *, abort: bool, tasks_may_run: bool) -> WriteContext:
+    def of_end(self, writes: int) -> WriteContext:
         """The context of the last write in a ``transaction`` block. This write has no rows, and
         ends the block. ``writes`` is the number of writes with rows in the block.
         """
-        offsets = None if abort else self.offsets
+        return replace(self, writes=writes)
+
+    def of_abort(self, writes: int, *, tasks_may_run: bool, may_be_decided: bool) -> WriteContext:
+        """As :meth:`of_end`, for the write that aborts the block."""
         return replace(
-            self, writes=writes, abort=abort, tasks_may_run=tasks_may_run, offsets=offsets
+            self.of_end(writes),
+            abort=True,
+            tasks_may_run=tasks_may_run,
+            may_be_decided=may_be_decided,
+            offsets=None,
         )
 
     def to_option(self) -> str:
@@ -82,7 +92,8 @@ class WriteContext:
         whole = whole and type(found.write) is int and found.write >= 0
         texts = (found.run, *(t or found.run for t in (found.query_id, found.token, found.digest)))
         whole = whole and all(
-            type(b) is bool for b in (found.abort, found.tasks_may_run, found.known)
+            type(b) is bool
+            for b in (found.abort, found.tasks_may_run, found.may_be_decided, found.known)
         )
         if not (whole and all(type(text) is str and is_part(text) for text in texts)):
             raise ConfigError(
