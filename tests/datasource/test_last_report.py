@@ -30,6 +30,23 @@ def kept(monkeypatch, tmp_path):
     return tmp_path / "blockmgr" / "kprod-reports"
 
 
+class Asked:
+    """A session whose driver answers ``schema``."""
+
+    def __init__(self, schema):
+        self.schema = schema
+        self.read = self
+
+    def format(self, _):
+        return self
+
+    def options(self, **_):
+        return self
+
+    def load(self):
+        return self
+
+
 def report(at_ms, query_id=QUERY, **fields):
     told = message(query_id=query_id, batch_id=7, task_attempt_id=at_ms)
     made = report_of_batch(config(), [told], WriteOutcome.ACKNOWLEDGED, wall_ms=at_ms)
@@ -123,6 +140,39 @@ def test_a_report_in_a_closed_directory_is_an_error(kept, monkeypatch):
     assert refused
 
 
+DAMAGED = {
+    "empty": b"",
+    "half": b'{"reportVersion": 1, "rows": "',
+    "not UTF-8": b"\xff\xfe",
+    "no object": b"[]",
+    "null": b"null",
+    "deep": b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_report_is_an_error_of_its_own(kept, content):
+    """And a report of an abort, which looks for its application there, loses nothing by it."""
+    kept_reports.keep(report(1))
+    (file,) = kept.iterdir()
+    file.write_bytes(content)
+    with pytest.raises(NoReportsKeptError, match="can't be read"):
+        last_report(Asked(schema_with_report("any")))
+    assert kept_reports.known_application() == (None, None)
+
+
+@pytest.mark.parametrize("there", ["a file", "a loop"])
+def test_reports_that_can_not_be_listed_are_no_missing_reports(kept, there):
+    """None would tell that nothing was written."""
+    kept.parent.mkdir()
+    if there == "a file":
+        kept.write_text("")
+    else:
+        kept.symlink_to(kept)
+    with pytest.raises(NoReportsKeptError, match="keeps no reports: "):
+        last_report(Asked(schema_with_report("any")))
+
+
 def test_a_report_that_is_replaced_while_it_is_read_is_read_anew(kept, monkeypatch):
     """A commit of the next micro-batch may come between the list of the files and the read."""
     kept_reports.keep(report(1))
@@ -211,22 +261,6 @@ def test_foreach_batch_counts_as_its_querys(kafka, source, topic, tmp_path):
 
 
 def test_no_report_is_found_where_none_was_written_or_kept(spark, monkeypatch):
-    class Asked:
-        """A session whose driver answers ``schema``."""
-
-        def __init__(self, schema):
-            self.schema = schema
-            self.read = self
-
-        def format(self, _):
-            return self
-
-        def options(self, **_):
-            return self
-
-        def load(self):
-            return self
-
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     with pytest.raises(NoReportsKeptError, match="SPARK_LOCAL_DIRS is not set") as raised:
         last_report(Asked(schema_with_report("any")))

@@ -9,13 +9,13 @@ directory, and Spark deletes it with the application.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security.local_files import UnusableFileError, read_file, write_new_file
 from spark_kafka_sink.datasource.report.write_report import WriteReport
 
@@ -68,7 +68,8 @@ def kept(query_id: str | None) -> str | None:
     last stored report of any write.
 
     Returns None if there is no report. Raises UnusableFileError if Spark has not set a local
-    directory, or if the report can't be read.
+    directory, or if the directory of the reports or the report can't be read. The JSON is not
+    checked: another program may have damaged it.
     """
     there = folder()
     if there is None:
@@ -76,11 +77,11 @@ def kept(query_id: str | None) -> str | None:
         raise UnusableFileError(message)
     if query_id is not None and not _QUERY_ID.fullmatch(query_id):
         return None
-    of = "*" if query_id is None else f"{query_id}{_BETWEEN}*"
+    of = "" if query_id is None else f"{query_id}{_BETWEEN}"
     unreadable = None
-    while (file := max(there.glob(f"{of}.json"), key=_time, default=None)) is not None:
+    while (file := max(_files(there, of), key=_time, default=None)) is not None:
         try:
-            return read_file(str(file), "the last report").decode()
+            return read_file(str(file), "the last report").decode(errors="replace")
         except UnusableFileError:
             # (Another commit may have replaced the file by a newer one. Then the next glob finds
             # the newer one. If it finds the same file again, this file can't be read.)
@@ -90,6 +91,21 @@ def kept(query_id: str | None) -> str | None:
     return None
 
 
+def _files(there: Path, of: str) -> list[Path]:
+    """The stored reports whose names begin with ``of``. Raises UnusableFileError if the directory
+    ``there`` exists and can't be listed. (``Path.glob`` would find nothing in it.)
+    """
+    try:
+        found = list(there.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        problem = error.strerror
+    else:
+        return [one for one in found if one.name.startswith(of) and one.suffix == ".json"]
+    raise UnusableFileError(problem)
+
+
 def known_application() -> tuple[str | None, str | None]:
     """The id and the name of the application, from an earlier report. Each is None if it is
     unknown.
@@ -97,9 +113,9 @@ def known_application() -> tuple[str | None, str | None]:
     If there is no report yet, the id comes from Spark's environment on Kubernetes, or from the path
     of the local directory on YARN.
     """
-    known = {}
-    with contextlib.suppress(UnusableFileError, ValueError):
-        known = json.loads(kept(None) or "{}")
+    known: dict[str, Any] = {}
+    with contextlib.suppress(UnusableFileError):
+        known = json_object(kept(None) or "") or {}
     app_id = known.get("applicationId") or os.environ.get("SPARK_APPLICATION_ID")
     if not app_id and (of_yarn := _YARN_ID.search(os.environ.get(_VARIABLE, ""))):
         app_id = of_yarn.group()

@@ -6,12 +6,12 @@ driver by reading a data source's schema (``process/asked_of_driver.py``).
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.described_fields import from_json
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security.local_files import UnusableFileError
 from spark_kafka_sink.datasource.process.asked_of_driver import (
     answer_of_driver,
@@ -86,7 +86,11 @@ def schema_with_report(requested: str) -> StructType:
 
 
 def _report(text: str) -> WriteReport:
-    fields = json.loads(text)
+    fields = json_object(text)
+    if fields is None:
+        raise NoReportsKeptError(
+            "the driver's last report is damaged: it can't be read", hint=_HINT
+        )
     try:
         if fields["reportVersion"] == REPORT_VERSION:
             return from_json(WriteReport, fields)
