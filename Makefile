@@ -100,7 +100,7 @@ sparks: install $(SPARKS:%=.venv-pyspark-%/installed)  ## the tests of datasourc
 # (Of the PySparks only those that COMPAT_ARGS names.)
 COMPAT_SPARKS := $(if $(COMPAT_ARGS),$(filter $(COMPAT_ARGS),$(SPARKS)),$(SPARKS))
 
-compat: install $(COMPAT_SPARKS:%=.venv-pyspark-%/installed)  ## other brokers and PySparks, into docs/compatibility.md; COMPAT_ARGS="--broker kfake --pyspark 4.1.1"
+compat: install $(COMPAT_SPARKS:%=.venv-pyspark-%/installed)  ## other brokers and PySparks, into tests/other_brokers/RESULTS.md; COMPAT_ARGS="--broker kfake --pyspark 4.1.1"
 	$(BIN)/python -m tests.other_brokers $(or $(COMPAT_ARGS),--pyspark $(SPARKS))
 
 mutate: $(VENV)/installed  ## mutation testing; MUTATE_ARGS="sender --sample 50"

@@ -42,6 +42,7 @@ ELSEWHERE = {
     "tests/README.md": "developers/tests",
     "tests/exactly_once/RESULTS.md": "developers/faults",
     "tests/mutation.md": "developers/mutation",
+    "tests/other_brokers/RESULTS.md": "developers/other-brokers",
     "tests/simulation/RESULTS.md": "developers/simulation",
 }
 _LINK = re.compile(r"(?<!`)(!?\[(?:[^\[\]]|\[[^\[\]]*\])*\])\(([^)\s#]*)(#[^)\s]*)?\)")

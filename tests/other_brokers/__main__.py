@@ -2,7 +2,7 @@
 
     python -m tests.other_brokers [--broker NAME ...] [--pyspark VERSION ...] [--scenario NAME ...]
 
-Cells that ran replace theirs in ``results.json``; the table of docs/compatibility.md is made of it.
+Cells that ran replace theirs in ``results.json``; the table of RESULTS.md is made of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.other_brokers.scenarios import SCENARIOS, WITH_SPARK
 
 ROOT: Final = Path(__file__).parents[2]
 RESULTS: Final = Path(__file__).with_name("results.json")
-PAGE: Final = ROOT / "docs" / "compatibility.md"
+PAGE: Final = Path(__file__).with_name("RESULTS.md")
 BEGIN, END = "<!-- make compat writes from here -->", "<!-- to here -->"
 #: PySpark's own tests are run by ``make sparks``.
 _ROW_S: Final = 900
@@ -62,7 +62,7 @@ def run_row(name: str, broker: Running, python: str, scenarios: Sequence[str]) -
 def table(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Markdown, with a link for each code."""
     lines = [
-        "| | " + " | ".join(SCENARIOS) + " | on |",
+        "| | " + " | ".join(SCENARIOS) + " | date |",
         "|---" * (len(SCENARIOS) + 2) + "|",
     ]
     for name, row in results.items():
@@ -73,7 +73,9 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _linked(said: str) -> str:
     words = [
-        f"[{word[:6]}](errors.md#{word[:6].lower()}){word[6:]}" if word.startswith("KP") else word
+        f"[{word[:6]}](../../docs/errors.md#{word[:6].lower()}){word[6:]}"
+        if word.startswith("KP")
+        else word
         for word in said.split(" ")
     ]
     return " ".join(words)
