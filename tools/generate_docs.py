@@ -105,22 +105,41 @@ def benchmarks_page() -> str:
     return "\n".join(["# Benchmarks", "", NOTICE, "", *bars.page_lines()]) + "\n"
 
 
+#: The files of conf/clients in the order of the page, each with its service and its login.
+CLIENT_FILES = {
+    "confluent-cloud": "Confluent Cloud with an API key",
+    "confluent-cloud-oauth": "Confluent Cloud with OAuth",
+    "msk-iam": "Amazon MSK with IAM, which needs the extra `aws`",
+    "event-hubs": "Azure Event Hubs",
+    "mtls": "Aiven, or another service with a client certificate",
+    "strimzi": "Strimzi with a password (SCRAM)",
+    "strimzi-mtls": "Strimzi with a client certificate",
+}
+
+
 def client_files_page() -> str:
     """docs/client-files.md: the files of conf/clients."""
     lines = ["# Client files by service", "", NOTICE, ""]
     lines += [
-        "Copy the file for your service, and fill in your addresses and names. Put the file at the",
-        "same path on the driver and on every executor. Then set the option `configFile` of the",
-        "write to this path. For the command `kprod`, pass the path with `-c`.",
+        "A client file has the addresses of your brokers and the login of your job:",
         "",
-        "The files contain references such as `${file:/etc/secrets/password}` or",
-        "`${env:KAFKA_PASSWORD}` in place of secrets. Put each secret into the file or environment",
-        "variable that its reference names, on the driver and on every",
-        "executor ([secrets](security.md#secrets)).",
+        "| service and login | file |",
+        "|---|---|",
+        *(f"| {login} | [{name}](#{name}) |" for name, login in CLIENT_FILES.items()),
+        "",
+        "1. Copy the file for your service, and fill in your addresses and names.",
+        "2. Put the file at the same path on the driver and on every executor.",
+        "3. Set the option `configFile` of the write to this path. For the command line `kprod`,",
+        "   pass the path with `-c`.",
+        "4. Most files have references such as `${file:/etc/secrets/password}` in place of",
+        "   secrets. On the driver and on every executor, put the secret into this file, or for",
+        "   `${env:NAME}` into this environment variable ([secrets](security.md#secrets)).",
     ]
-    for path in sorted((ROOT / "conf" / "clients").glob("*.properties")):
-        text = path.read_text(encoding="utf-8").rstrip("\n")
-        lines += ["", f"## {path.stem}", "", "```properties", text, "```"]
+    found = {path.stem: path for path in (ROOT / "conf" / "clients").glob("*.properties")}
+    assert found.keys() == CLIENT_FILES.keys()
+    for name in CLIENT_FILES:
+        text = found[name].read_text(encoding="utf-8").rstrip("\n")
+        lines += ["", f"## {name}", "", "```properties", text, "```"]
     return "\n".join(lines) + "\n"
 
 
