@@ -55,10 +55,10 @@ def test_each_option_has_a_text_and_each_text_an_option():
 
 def test_a_list_of_a_text_is_one_line_outside_of_the_page(generator):
     texts = option_texts()
-    items = "\n- `1`: only the leader.\n- `0`: none.\n\nWith `1` or `0`, rows can be lost"
+    items = "\n- `1`: when the leader has the batch.\n- `0`: when the producer has sent the batch."
     assert items in texts.on_page["acks"]
     assert items in generator["options_page"]()
-    assert "`1`: only the leader. `0`: none. With `1`" in texts.what["acks"]
+    assert "`1`: when the leader has the batch. `0`: when the producer" in texts.what["acks"]
     assert not any("\n" in text for text in texts.what.values())
 
 
