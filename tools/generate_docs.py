@@ -199,7 +199,7 @@ def _options_lines() -> Iterator[str]:
     yield from _own_options()
     yield from _obeyed_options()
     yield from _different_defaults()
-    yield from _partitioner_classes()
+    yield from _partitioners()
 
 
 def _refused_options_lines() -> Iterator[str]:
@@ -289,11 +289,26 @@ def _with_links(text: str, own: str) -> str:
 
 
 def _different_defaults() -> Iterator[str]:
-    yield from heading("Defaults that differ from the Java client", "Option", "Here", "Java", "Why")
-    for name, (java, why) in option_texts().java_defaults.items():
+    yield from heading(
+        "Defaults that differ from Kafka's and Confluent's",
+        *("Option", "Here", "There", "Reason"),
+        text=paragraph(
+            "The column *There* has the default in Kafka's Java client for the options `kafka.*`,",
+            "in Kafka Connect for the options `errors.*`, and in Confluent's serializers for the",
+            "other options.",
+        ),
+    )
+    for name, (there, why) in option_texts().java_defaults.items():
         option = PRODUCER_OPTIONS.get(name)
         shown = f"`{name}`" if option is None else f"`kafka.{name}`"
-        yield row(shown, _default(option or SINK_OPTIONS[name]), java, why)
+        here = _default(option or SINK_OPTIONS[name])
+        quoted = there if " " in there else f"`{there}`"
+        yield row(shown, "unset" if here == "-" else here, quoted, why)
+    yield ""
+    yield paragraph(
+        "`kafka.max.block.ms` has the default of Java's client, but does not limit the wait for",
+        "`kafka.buffer.memory` by default ([details](#kafka-max-block-ms)).",
+    )
     yield ""
 
 
@@ -445,99 +460,115 @@ def _spark_options() -> Iterator[str]:
     yield ""
 
 
-def _partitioner_classes() -> Iterator[str]:
-    yield from heading(
-        "Partitioner classes",
-        *("Class", "Here"),
-        text=paragraph(
-            "`kafka.partitioner.class` accepts the names of these classes of the Java client, with",
-            "or without their package.",
-        ),
-    )
-    for name, partitioner in JAVA_PARTITIONERS.items():
-        here = "a partitioner with the same rule" if partitioner else "the built-in partitioner"
-        if name == IGNORES_KEYS:
-            here += " with `kafka.partitioner.ignore.keys=true`"
-        yield row(f"`{name}`", here)
-    yield ""
-    yield from _key_rules()
-
+#: The names in ``KEY_PARTITIONERS`` that librdkafka has too.
+_OF_LIBRDKAFKA = (
+    "consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random",
+    "random",
+)  # fmt: skip
+_CHOICES = {
+    key_rules.Choice.STICKY: "sticky",
+    key_rules.Choice.RANDOM: "random",
+    key_rules.Choice.HASH: "hash",
+}
 
 _WORDS_OF_KEY_RULES = """\
 The table uses these words:
 
-- *Hash*: the partition is the hash of the key modulo the number of all partitions. A number in \
-brackets is the hash of the null key or empty key.
-- *Sticky*: the rows go to one partition with a leader until this partition has had batch.size \
-bytes, and then to another partition. (librdkafka changes the partition by time, \
-`sticky.partitioning.linger.ms`.)
-- *Random*: each row goes to any partition with a leader."""
+- *hash*: the partition is the key's hash modulo the number of partitions of the topic. For a \
+null key, it is the hash of an empty key, so all rows with a null key go to the same partition.
+- *sticky*: the rows go to one partition until they fill about one record batch \
+(`kafka.batch.size`), and then to another partition.
+- *random*: each row goes to any partition.
+- *in turn*: each row goes to the partition after the partition of the row before.
+
+If a partition has no leader, and other partitions have a leader, only *hash* chooses this \
+partition."""
 
 
-def _key_rules() -> Iterator[str]:
+def _partitioners() -> Iterator[str]:
     """What a null, an empty and another key mean to each partitioner."""
     yield from heading(
         "Keys and partitioners",
-        *("Partitioner", "Null key", "Empty key", "Other keys", "The hash"),
+        *("Partitioner", "Origin", "Null key", "Empty key", "Other keys", "The hash"),
         text=paragraph(
-            "`kafka.partitioner.class` also accepts the names of librdkafka's partitioners, with",
-            "librdkafka's meaning. librdkafka's default is `consistent_random`. The table below",
-            "also has four names that librdkafka does not have: `murmur3`, `iceberg_bucket`,",
-            "`iceberg_bucket_long`, and Java's `RoundRobinPartitioner`. If a row names its",
-            "partition, no",
-            "partitioner is used. `kafka.partitioner.ignore.keys` has an effect on the built-in",
-            "partitioner only. A [notebook](notebooks/partitioner.md) compares kprod's partitions",
-            "with Java's.",
+            "The table has the names that `kafka.partitioner.class` accepts. If other producers",
+            "of the topic use librdkafka, set the partitioner of these producers: each key then",
+            "goes to the same partition. librdkafka's default is `consistent_random`. The names of",
+            "Java's classes are accepted with and without their package. A",
+            "[notebook](notebooks/partitioner.md) compares the partitions of this sink, Java's",
+            "producer and librdkafka.",
         )
         + f"\n\n{_WORDS_OF_KEY_RULES}",
     )
-    rules = {
-        "unset: the built-in partitioner": key_rules.JAVA_RULE,
-        "unset, with `kafka.partitioner.ignore.keys=true`": key_rules.IGNORED,
-        **{f"`{name}`": key_rules.KEY_RULES[name] for name in KEY_PARTITIONERS},
+    names: dict[tuple[str, ...], list[str]] = {
+        ("Java", *_cells(key_rules.JAVA_RULE)): [],
+        ("Java", *_cells(key_rules.IGNORED)): [],
+        ("Java", *["in turn"] * 3, ""): [],
     }
-    for name, rule in rules.items():
-        empty = f"hash ({rule.number(b'')})"
-        cells = (_CHOICES[c] or empty for c in (rule.null, rule.empty))
-        integers = rule.widths is not None
-        yield row(
-            name,
-            next(cells),
-            "an error" if integers else next(cells),
-            _CHOICES[rule.other] or "hash",
-            rule.doc,
-        )
-    yield row("`RoundRobinPartitioner`", *["every partition with a leader in turn"] * 3, "none")
+    built_in, ignores, in_turn = names.values()
+    for name, partitioner in JAVA_PARTITIONERS.items():
+        same = ignores if name == IGNORES_KEYS else built_in
+        (same if partitioner is None else in_turn).append(f"`{name}`")
+    built_in.append("unset")
+    ignores.append("unset with `kafka.partitioner.ignore.keys=true`")
+    for name in KEY_PARTITIONERS:
+        origin = "librdkafka" if name in _OF_LIBRDKAFKA else "this sink"
+        cells = (origin, *_cells(key_rules.KEY_RULES[name]))
+        names.setdefault(cells, []).append(f"`{name}`")
+    for cells, same in names.items():
+        yield row(" or ".join(same), *cells)
     yield ""
-    yield paragraph(
-        "Iceberg's transform `bucket[N]` gives each key a bucket. If the topic has N partitions,",
-        "`iceberg_bucket` chooses the partition with the number of this bucket. Iceberg has no",
-        "bucket for null. `murmur3` and",
-        "`iceberg_bucket` are two names of the same partitioner.",
-    )
-    yield ""
-    yield paragraph(
-        "Iceberg's hash depends on the type of the value, but a partitioner gets the key as text",
-        "or bytes. So the type of the column decides which partitioner to use. For strings and",
-        "binaries, use `iceberg_bucket` with the column as the key.",
-    )
-    yield ""
-    yield paragraph(
-        "For ints, longs, dates, times and timestamps, use `iceberg_bucket_long`, which hashes a",
-        "number as a long. The key must have 4 or 8 bytes with the highest byte first, as Kafka's",
-        "IntegerSerializer and LongSerializer write a number. A key of another length is an error.",
-        "In Spark, `unhex(lpad(hex(id), 16, '0'))` makes such a key from an int or a long `id`.",
-        "The number in the key is:",
-    )
-    yield ""
-    yield "- For an int or a long: the value itself."
-    yield "- For a date: the number of days since 1970-01-01."
-    yield "- For a time: the number of microseconds since midnight."
-    yield "- For a timestamp: the number of microseconds since 1970-01-01 00:00 UTC."
+    yield from _iceberg_buckets()
 
 
-_CHOICES = {key_rules.Choice.STICKY: "sticky", key_rules.Choice.RANDOM: "random",
-            key_rules.Choice.HASH: None}  # fmt: skip
+def _cells(rule: key_rules.KeyRule) -> Iterator[str]:
+    """The cells of ``rule``: the choices for a null, an empty and another key, and the hash."""
+    yield _CHOICES[rule.null]
+    yield _CHOICES[rule.empty] if rule.widths is None else "error"
+    yield _CHOICES[rule.other]
+    yield rule.doc
+
+
+def _iceberg_buckets() -> Iterator[str]:
+    yield from heading(
+        "Iceberg's buckets",
+        *("Type of the column in Iceberg", "Partitioner", "Key"),
+        level=3,
+        text="\n\n".join(
+            (
+                paragraph(
+                    "Iceberg's transform `bucket[N]` puts the rows of a table into N buckets,",
+                    "by the hash of a column. With `iceberg_bucket` or",
+                    "`iceberg_bucket_long`, and a topic of N partitions, Kafka's partition 0 has",
+                    "the rows of bucket 0, and so on. So a job that writes the topic into the",
+                    "table finds all rows of a bucket in one partition of the topic. If the topic",
+                    "does not have N partitions, its partitions do not correspond to buckets. Rows",
+                    "with a null key are sticky, because Iceberg has no bucket for a null.",
+                ),
+                paragraph(
+                    "The key of the record must be the column of the transform. The type of this",
+                    "column decides which partitioner to use, and what the key must contain:",
+                ),
+            )
+        ),
+    )
+    text, number = "`iceberg_bucket`", "`iceberg_bucket_long`"
+    yield row("string, binary, fixed", text, "the text or the bytes of the column")
+    yield row("uuid", text, "the 16 bytes of the UUID: in Spark, `unhex(replace(id, '-', ''))`")
+    yield row("int, long", number, "the number")
+    yield row("date", number, "the number of days since 1970-01-01: in Spark, `unix_date(day)`")
+    yield row("time", number, "the number of microseconds since midnight")
+    timestamp = "the number of microseconds since 1970-01-01 00:00"
+    yield row("timestamp", number, timestamp)
+    yield row("timestamptz", number, f"{timestamp} UTC: in Spark, `unix_micros(at)`")
+    yield ""
+    yield paragraph(
+        "`iceberg_bucket_long` reads the number from the bytes of the key: 8 bytes (a long) or 4",
+        "bytes (an int), with the highest byte first, as Kafka's LongSerializer and",
+        "IntegerSerializer write them. In Spark, `unhex(lpad(hex(id), 16, '0'))` makes the key of",
+        "8 bytes from a number `id`. If a key has another length, for example an empty key, the",
+        "task fails, even with `errors.tolerance=all`.",
+    )
 
 
 def _of_status(status: Status) -> Iterator[Option]:
@@ -556,7 +587,9 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _default(option: Option) -> str:
-    value = option.default
+    # A write has transactions only with exactly-once.
+    once = option.exactly_once_default
+    value = option.default if once is None else once
     if value is None or value == () or value == "":
         return "-"
     if isinstance(value, bool):

@@ -160,9 +160,8 @@ _H, _S, _R = Choice.HASH, Choice.STICKY, Choice.RANDOM
 _JAVA = _positive(murmur2, murmur2_of)
 _MURMUR3 = _positive(murmur3, murmur3_of)
 _INTEGERS = _positive(murmur3_of_integers, murmur3_of_integer)
-_MURMUR2_DOC = "murmur2, without its sign bit"
-_CRC32_DOC = "CRC-32 (zlib's)"
-_FNV_DOC = "FNV-1a of 32 bits, its absolute value (Sarama's)"
+_MURMUR2_DOC, _CRC32_DOC, _FNV_DOC = "murmur2", "CRC-32", "FNV-1a (32 bits)"
+_MURMUR3_DOC = "MurmurHash3 (x86, 32 bits, seed 0)"
 
 #: Java's built-in partitioner.
 JAVA_RULE = KeyRule(_S, _H, _H, *_JAVA, doc=_MURMUR2_DOC)
@@ -176,19 +175,10 @@ KEY_RULES: dict[str, KeyRule] = {
     "murmur2_random": JAVA_RULE,
     "fnv1a": KeyRule(_H, _H, _H, fnv1a, fnv1a_of, doc=_FNV_DOC),
     "fnv1a_random": KeyRule(_S, _H, _H, fnv1a, fnv1a_of, doc=_FNV_DOC),
-    "random": KeyRule(_S, _R, _R, *_JAVA, doc="none: a row with a key goes anywhere"),
-    "murmur3": KeyRule(
-        _S, _H, _H, *_MURMUR3, doc="MurmurHash3 (x86, 32 bits, seed 0), without its sign bit"
-    ),
-    "iceberg_bucket": KeyRule(
-        _S, _H, _H, *_MURMUR3, doc="Iceberg's `bucket[N]` of a string, binary, fixed or uuid"
-    ),
+    "random": KeyRule(_S, _R, _R, *_JAVA),
+    "murmur3": KeyRule(_S, _H, _H, *_MURMUR3, doc=_MURMUR3_DOC),
+    "iceberg_bucket": KeyRule(_S, _H, _H, *_MURMUR3, doc=_MURMUR3_DOC),
     "iceberg_bucket_long": KeyRule(
-        _S,
-        _H,
-        _H,
-        *_INTEGERS,
-        INTEGER_WIDTHS,
-        doc="Iceberg's `bucket[N]` of an int, long, date, time or timestamp",
+        _S, _H, _H, *_INTEGERS, INTEGER_WIDTHS, doc=f"{_MURMUR3_DOC} of a number"
     ),
 }
