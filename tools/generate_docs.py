@@ -206,9 +206,11 @@ def _refused_options_lines() -> Iterator[str]:
     yield from ("# Options that are refused or ignored", "", NOTICE, "")
     yield paragraph(
         "The page [Options](options.md) has the options that the sink supports. This page lists",
-        "other options, of Kafka clients and of other software. Most of them are errors, or have",
-        "no effect. The error or warning names the option to use instead, if there is one. The",
-        "last section has options of Spark: they are no errors, and the sink reads two of them.",
+        "other options. An option of the first two sections makes the write fail. An option of",
+        "the next two sections has no effect, and causes a warning. The error or the warning",
+        "names the option to use instead, if there is one. The last section has four options of",
+        "Spark, which are allowed. A `configFile` is [a file with options of Kafka",
+        "clients](security.md#the-option-configfile).",
     )
     yield ""
     yield from _refused_options()
@@ -316,8 +318,8 @@ def _later_options() -> Iterator[str]:
     what = option_texts().what
     yield from ("## Not supported by this version", "")
     yield paragraph(
-        "The sink can't do the things that these options request. So any value except the default",
-        "is an error.",
+        "Kafka's Java producer has these options, but the sink does not have their functions. You",
+        "may set the default value. Any other value is an error.",
     )
     yield ""
     refused = _of_status(Status.LATER_REFUSED)
@@ -350,9 +352,9 @@ def _prefixed(note: str) -> str:
 def _options_without_effect() -> Iterator[str]:
     yield from ("## Known, without effect", "")
     yield paragraph(
-        "Kafka's Java producer or Confluent's serializers have these options. Here they have no",
-        "effect. If you set them, a warning names them, and an invalid value is an error. There is",
-        "no warning if the value switches the option off (`false`, or an empty list).",
+        "Kafka's Java producer or Confluent's serializers have these options. Here, a valid value",
+        "has no effect, and a warning names the option. An invalid value, for example a text in",
+        "place of a number, is an error.",
     )
     yield ""
     what = option_texts().what
@@ -365,18 +367,19 @@ def _options_without_effect() -> Iterator[str]:
     )
     yield ""
     yield paragraph(
-        "Exception: some options of this list are errors, and not warnings, if",
-        "`kafka.security.protocol` does not need them. An option `kafka.ssl.*` is an error if the",
-        "protocol is `PLAINTEXT` or `SASL_PLAINTEXT`. An option `kafka.sasl.*` is an error if the",
-        "protocol is `PLAINTEXT` or `SSL`. These two rules also apply to the options of TLS and",
-        "SASL that the sink uses",
-        "([security](security.md#settings-that-would-have-no-effect)).",
+        "`kafka.security.protocol` determines whether options of TLS and SASL are allowed:",
+    )
+    yield from ("", *_SECURITY_RULES, "")
+    yield paragraph(
+        "These two rules apply to all options of TLS and SASL, also to the options that the sink",
+        "uses ([security](security.md#settings-that-would-have-no-effect)).",
     )
     yield ""
     yield from heading(
         "Removed from Kafka",
-        *("Option", "Last in", "Instead"),
-        text="Java's producer has dropped these options. They cause a warning and have no effect.",
+        *("Option", "Last version of Kafka with this option", "What to do"),
+        text="Newer versions of Java's producer do not have these options. Here, they cause a"
+        " warning, and have no effect.",
     )
     for option in _of_status(Status.REMOVED):
         last, _, instead = option.note.removeprefix("Removed from Kafka after ").partition("; ")
@@ -384,11 +387,44 @@ def _options_without_effect() -> Iterator[str]:
     yield ""
 
 
+#: The refused options of the producer, each with the reason and the remedy.
+_REFUSED = {
+    "transactional.id": (
+        "If all tasks had one id, each new task would stop the transactions of other tasks.",
+        "With exactly-once, set [`transactionalIdPrefix`](options.md#transactionalidprefix)",
+    ),
+    "key.serializer": (
+        "The sink writes the bytes of the column `key`.",
+        "Use [`keyColumns` and `keyFormat`](formats.md), or cast `key` to string or binary",
+    ),
+    "value.serializer": (
+        "The sink writes the bytes of the column `value`.",
+        "Use [`valueColumns` and `valueFormat`](formats.md), or cast `value` to string or binary",
+    ),
+}
+#: What differs between an option of librdkafka and Java's option with another name.
+_LIBRDKAFKA_NOTES = {
+    "batch.num.messages": ", a number of bytes in place of a number of messages",
+    "enable.ssl.certificate.verification": ". The empty value switches off only the check of the"
+    " broker's name. The check of the certificate can't be switched off",
+    "queue.buffering.max.kbytes": ", a number of bytes in place of kilobytes",
+    "queue.buffering.max.messages": ", a number of bytes in place of a number of messages",
+    "ssl.certificate.location": ". The PEM file must have the certificate and the key",
+    "ssl.key.location": ". The PEM file must have the certificate and the key",
+}
+_SECURITY_RULES = (
+    "- If the protocol is `PLAINTEXT` or `SASL_PLAINTEXT`, an option `kafka.ssl.*` is an error.",
+    "- If the protocol is `PLAINTEXT` or `SSL`, an option `kafka.sasl.*` is an error.",
+)
+
+
 def _refused_options() -> Iterator[str]:
-    yield from heading("Refused", "Option", "Error")
-    yield row("`kafka.transactional.id`", "All tasks would share one id and fence each other.")
-    for option in _of_status(Status.REFUSED):
-        yield row(f"`kafka.{option.name}`", option.note)
+    yield from heading("Refused", "Option", "Why", "What to do")
+    for name, (why, instead) in _REFUSED.items():
+        yield row(f"`kafka.{name}`", why, instead)
+    refused = {option.name for option in _of_status(Status.REFUSED)}
+    if refused != set(_REFUSED):
+        raise SystemExit(f"_REFUSED has other options than {', '.join(sorted(refused))}")
     foreign = foreign_options()
     librdkafka = foreign.librdkafka
     names = {
@@ -398,47 +434,60 @@ def _refused_options() -> Iterator[str]:
     yield from (
         "",
         (
-            "Exception: a `configFile` may contain the options `key.serializer` and"
-            " `value.serializer` with a class for text or bytes. They are ignored, and a warning"
-            " names them."
+            "Exception: `key.serializer` and `value.serializer` may be in a `configFile`, if their"
+            " value is a serializer of Kafka for text or bytes, such as `StringSerializer`. The"
+            " sink ignores them, and a warning names them."
+        ),
+        "",
+        "### Options of other software",
+        "",
+        (
+            "These options belong to other software. In the code of a write, each of them is an"
+            " error, and the error names the software. The prefix `kafka.` makes no difference:"
+            " both `group.id` and `kafka.group.id` are errors. A name that ends with `.*` means all"
+            " options with this prefix. Exception: an option with such a prefix is allowed if"
+            " [Options](options.md) or [another list of this page](#known-without-effect) has its"
+            " full name."
         ),
         "",
         (
-            "The options of the following list belong to other software. Each is an error, which"
-            " names the software. The prefix `kafka.` makes no difference: both `group.id` and"
-            " `kafka.group.id` are errors."
+            "A `configFile` can be a file that several Kafka clients share. So in a `configFile`,"
+            " the following options are ignored, and a warning names them:"
         ),
         "",
-        (
-            "Exception: the list names four kinds of software whose options may be in a"
-            " `configFile`: a Kafka consumer, an admin client, Kafka Connect, and a schema"
-            " registry's client or serializer. In a `configFile`, these options are ignored, and a"
-            " warning names them."
-        ),
-        "",
-        (
-            "A name that ends with `.*` means all options with this prefix, except"
-            " [the options of the sink](options.md)."
-        ),
-        "",
-        f"- A Kafka source: {names['topics_of_a_source']}, {names['source']}",
         f"- A Kafka consumer: {names['consumer']}",
         f"- An admin client: {names['admin']}",
         f"- Kafka Connect: {names['connect_errors']}, {names['connect']}",
         f"- A schema registry's client or serializer: {names['registry']}",
+        "",
+        "The following options are errors in a `configFile` too:",
+        "",
+        f"- A Kafka source: {names['topics_of_a_source']}, {names['source']}",
         f"- Kafka Streams: {names['streams']}",
         f"- Flink's Kafka sink: {names['flink']}",
         f"- Databricks' own Kafka connector: {names['databricks']}",
-        f"- Older receivers and other sinks of Spark: {names['receivers']}",
-        "- librdkafka (options that have another name in Java, or no counterpart in Java):",
+        (
+            f"- Other sinks and older sources of Spark: {names['receivers']}. Use"
+            " [`maxRecordsPerSecond`](options.md#maxrecordspersecond)"
+        ),
         "",
-        "| librdkafka | Java |",
+        "### Options of librdkafka",
+        "",
+        (
+            "These options have another name in librdkafka. They are errors. The values can have"
+            " another unit or another meaning: see the text of the option in"
+            " [Options](options.md)."
+        ),
+        "",
+        "| librdkafka | use this option |",
         "|---|---|",
     )
     for name, java in sorted(librdkafka.items()):
         if java is not None:
-            yield row(f"`{name}`", re.sub(r"[a-z0-9]+(\.[a-z0-9]+)*", _as_option, java))
-    yield row(_names(name for name, java in librdkafka.items() if java is None), "no counterpart")
+            shown = re.sub(r"[a-z0-9]+(\.[a-z0-9]+)*", _as_option, java)
+            yield row(f"`{name}`", shown + _LIBRDKAFKA_NOTES.get(name, ""))
+    without = _names(name for name, java in librdkafka.items() if java is None)
+    yield from ("", f"These options of librdkafka are errors, and have no counterpart: {without}")
     yield ""
 
 
@@ -451,9 +500,8 @@ def _spark_options() -> Iterator[str]:
     yield from heading(
         "Options of Spark",
         *("Option", "What it is"),
-        text="Spark adds these options to a write, or Spark's Kafka sink accepts them. With"
-        " `.option(...)` they are no errors. In a `configFile` they are errors, because Spark does"
-        " not read this file.",
+        text="These options are allowed in the code of a write, for example with `.option(...)`. In"
+        " a `configFile` they are errors, because Spark does not read this file.",
     )
     for name, what in option_texts().spark.items():
         yield row(f"`{name}`", what)
@@ -572,9 +620,9 @@ def _iceberg_buckets() -> Iterator[str]:
 
 
 def _of_status(status: Status) -> Iterator[Option]:
-    """The producer's options of a status by name; ``transactional.id`` has a row of its own."""
+    """The producer's options of a status, by name."""
     for option in sorted(_public(PRODUCER_OPTIONS), key=lambda option: option.name):
-        if option.status is status and option.name != "transactional.id":
+        if option.status is status:
             yield option
 
 

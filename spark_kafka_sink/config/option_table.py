@@ -49,7 +49,7 @@ _NOT_NEGATIVE, _POSITIVE = within(0), within(1)
 _TOPIC_NAME = Rule(VALID_NAME, checked_topic_name)
 _ON, _OFF = True, False
 _of_one_write = partial(Option, of_one_write=True)
-_METRICS = "there is no JMX here; the write report carries the numbers"
+_METRICS = "read the numbers of a write in its write report"
 
 #: Partitioner classes of the Java client, and their counterparts here: a name in
 #: ``records.partitioning.partitioners``, or None for the built-in partitioner.
@@ -181,7 +181,8 @@ _PRODUCER = (
     _removed("max.partition.bytes", "0.8.1", "use batch.size"),
     _removed("enable.jmx", "0.8.1", _METRICS),
     _removed("auto.include.jmx.reporter", "3.9", _METRICS),
-    _removed("internal.auto.downgrade.txn.commit", "3.9", "it was internal to Kafka Streams"),
+    _removed("internal.auto.downgrade.txn.commit", "3.9",
+             "remove it: it was internal to Kafka Streams"),
     # Refused.
     Option("key.serializer", _T.CLASS, None, None, Status.REFUSED,
            "Kafka option 'key.serializer' is not supported as keys are serialized with"
