@@ -109,10 +109,10 @@ def benchmarks_page() -> str:
 CLIENT_FILES = {
     "confluent-cloud": "Confluent Cloud with an API key",
     "confluent-cloud-oauth": "Confluent Cloud with OAuth",
-    "msk-iam": "Amazon MSK with IAM, which needs the extra `aws`",
+    "msk-iam": "Amazon MSK with IAM",
     "event-hubs": "Azure Event Hubs",
     "mtls": "Aiven, or another service with a client certificate",
-    "strimzi": "Strimzi with a password (SCRAM)",
+    "strimzi": "Strimzi with SCRAM-SHA-512",
     "strimzi-mtls": "Strimzi with a client certificate",
 }
 
@@ -121,11 +121,7 @@ def client_files_page() -> str:
     """docs/client-files.md: the files of conf/clients."""
     lines = ["# Client files by service", "", NOTICE, ""]
     lines += [
-        "A client file has the addresses of your brokers and the login of your job:",
-        "",
-        "| service and login | file |",
-        "|---|---|",
-        *(f"| {login} | [{name}](#{name}) |" for name, login in CLIENT_FILES.items()),
+        "A client file has the addresses of your brokers and the login of your job.",
         "",
         "1. Copy the file for your service, and fill in your addresses and names.",
         "2. Put the file at the same path on the driver and on every executor.",
@@ -137,9 +133,9 @@ def client_files_page() -> str:
     ]
     found = {path.stem: path for path in (ROOT / "conf" / "clients").glob("*.properties")}
     assert found.keys() == CLIENT_FILES.keys()
-    for name in CLIENT_FILES:
+    for name, service in CLIENT_FILES.items():
         text = found[name].read_text(encoding="utf-8").rstrip("\n")
-        lines += ["", f"## {name}", "", "```properties", text, "```"]
+        lines += ["", f"## {service} ({name})", "", "```properties", text, "```"]
     return "\n".join(lines) + "\n"
 
 
