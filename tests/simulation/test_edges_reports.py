@@ -202,23 +202,31 @@ def cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("cut_off")
-def test_a_committed_micro_batch_is_not_reported_as_aborted(scene: Scene) -> None:
+def test_a_committed_micro_batch_is_not_reported_as_aborted(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
     with pytest.raises(KafkaError, match="killed"):
         write(scene.frame(scene.run("driver"), 0), 0)
     assert reports(scene) == [(4, "committed")]
     assert last_outcome() == "committed"
+    assert "committed before, so their 4 rows are visible to consumers" in caplog.text
+    assert "nothing is visible" not in caplog.text
     scene.ends_with(0)
 
 
 @pytest.mark.usefixtures("cut_off")
-def test_a_decided_micro_batch_is_not_reported_as_aborted(scene: Scene) -> None:
+def test_a_decided_micro_batch_is_not_reported_as_aborted(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
     scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_data)
     with pytest.raises(KafkaError, match="killed"):
         write(scene.frame(scene.run("driver"), 0), 0)
     scene.control.clear()
     assert last_outcome() == "unknown"
+    assert "the batch of their 4 rows is decided, so it is not aborted" in caplog.text
+    assert "nothing is visible" not in caplog.text
     write(scene.frame(scene.run("driver 2"), 0), 0)  # Spark runs it again, after a restart
     assert reports(scene) == [(4, "committed"), (4, "unknown")]
     scene.ends_with(0)

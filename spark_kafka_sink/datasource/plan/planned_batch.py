@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
 
     from spark_kafka_sink.datasource.plan.write_plan import WritePlan
+    from spark_kafka_sink.transactions.results import Visible
 
 _log = logging.getLogger(__name__)
 
@@ -303,17 +304,16 @@ class PlannedBatch:
                 failure_of(report),
             )
             return report if report.failed_attempts else replace(report, error=error_report(error))
+        kind, fate = _fate(found.visible, report.rows)
         warn(
             _log,
-            Kind.WRITE_ABORTED,
-            "%s failed: %d of %d tasks had finished%s; of their %d rows nothing is visible to "
-            "read_committed consumers, unless the batch was decided before. Orphaned transactions "
-            "ended: %d; %s",
+            kind,
+            "%s failed: %d of %d tasks had finished%s; %s. Orphaned transactions ended: %d; %s",
             what,
             len(finished),
             len(messages),
             _names(report),
-            report.rows,
+            fate,
             len(found.swept),
             failure_of(report),
         )
@@ -323,6 +323,26 @@ class PlannedBatch:
             why = error_report(_decided_before())
             return replace(report, outcome=WriteOutcome.UNKNOWN, error=why)
         return report
+
+
+def _fate(visible: Visible, rows: int) -> tuple[Kind, str]:
+    """The code and a part of the warning about a batch that Spark has aborted: whether its ``rows``
+    rows are visible. ``visible`` is the field of :class:`Aborted`.
+    """
+    from spark_kafka_sink.transactions.results import Visible
+
+    if visible is Visible.ALL:
+        fate = "the batch was committed before, so their %d rows are visible to consumers"
+        return Kind.DECIDED_NOT_ABORTED, fate % rows
+    if visible is Visible.UNKNOWN:
+        fate = "the batch of their %d rows is decided, so it is not aborted"
+        return Kind.DECIDED_NOT_ABORTED, fate % rows
+    # (If another thread has committed this version of a job, this process does not know it.)
+    fate = (
+        "of their %d rows nothing is visible to read_committed consumers, unless the batch was "
+        "committed before"
+    )
+    return Kind.WRITE_ABORTED, fate % rows
 
 
 def _block_was_aborted() -> KafkaError:
