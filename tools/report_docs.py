@@ -23,12 +23,12 @@ _MEANINGS = {
     WriteOutcome.DONE_BEFORE: "Exactly-once: an earlier run has already committed the same"
     " micro-batch or `txnVersion`. So this run added no row.",
     WriteOutcome.NO_ROWS: "Exactly-once: the batch had no row, so there was nothing to commit.",
-    WriteOutcome.PREPARED: "Exactly-once: the write is one of several writes in a [`transaction`"
+    WriteOutcome.PREPARED: "Exactly-once: the write is a part of a [`transaction`"
     " block](exactly-once.md#several-writes-one-decision). Its rows become visible when the block"
     " is committed.",
     WriteOutcome.FAILED: "All tasks succeeded, but the commit failed. With exactly-once, no row of"
-    " this write is visible. Without exactly-once, the rows stay in Kafka: the commit only checks"
-    " the results of the tasks, for example the limits of dead letters.",
+    " this write is visible. Without exactly-once, the rows stay in Kafka. The commit can fail, for"
+    " example, because there are too many dead letters.",
     WriteOutcome.UNKNOWN: "Exactly-once: it is unknown whether the batch is committed. The next"
     " run of the query, or of a job with `txnAppId`, finds out. If the batch is not committed, this"
     " run commits the batch or writes it again.",
@@ -70,16 +70,16 @@ def page_lines() -> Iterator[str]:
         "",
         f"## Version {write_report.REPORT_VERSION}",
         "",
-        "This section describes version 1 of the format of reports. The JSON Schema is",
-        "`write_report.schema.json` in the directory `spark_kafka_sink/datasource/report`.",
-        "A later release may add fields to version 1, so ignore fields that you do not know. If a",
-        "release removes a field or changes its meaning, `reportVersion` becomes 2.",
+        "The JSON Schema of a report is `write_report.schema.json` in the directory",
+        "`spark_kafka_sink/datasource/report`. A later release may add fields to version 1, so",
+        "ignore fields that you do not know. If a release removes a field or changes its meaning,",
+        "`reportVersion` becomes 2.",
         "",
         "- A *record batch* is a group of records that Kafka stores together. A *batch* is a batch",
         "  or micro-batch of Spark.",
         "- Rows, bytes and waits are sums over the finished tasks. Tasks run at the same time, so",
         "  a sum of waits can be longer than `elapsedMs`.",
-        "- If the batch failed, `brokers` also has the requests of failed attempts.",
+        "- If the outcome is `aborted`, `brokers` also has the requests of failed attempts.",
         "- Fields with `Ms` at the end are in milliseconds. They are durations, except",
         "  `writtenAtMs`, which is a time: milliseconds since 1970-01-01.",
         "- A report has at most 900000 bytes, so that it fits into a record of a topic with the",
@@ -133,16 +133,17 @@ def _fields(cls: type, known: Collection[str] = (), meaning: str = "") -> Iterat
 
 _INTRODUCTION = """\
 A report describes one write: one batch job, or one micro-batch of a stream. It is a JSON object
-with the [outcome](#outcomes), the number of rows, and the times of the write. The driver makes the
-report when the write succeeds, and in [most cases](#why-a-batch-failed) also when the write fails.
-A report contains no data of your rows, and no secrets. A [notebook](notebooks/report.md) shows how
-to read and plot reports.
+with the [outcome](#outcomes), the number of rows, and the times of the write. The driver makes a
+report of each write that succeeds, and of [most writes](#why-a-batch-failed) that fail. A report
+contains no data of your rows, and no secrets. A [notebook](notebooks/report.md) shows how to read
+and plot reports.
 
 ## Where reports go
 
-The driver's log gets one line for each write, without any option. If the write succeeded, the line
+Without any option, the driver's log gets one line for each write. If the write succeeded, the line
 begins with `kprod wrote`, and has the main figures of the report, and the offsets of the first 20
-partitions. If the write failed, the line is a warning with the error.
+partitions. If the write failed, the line is a warning. If a task failed, the warning has the error.
+If the commit failed, the error is in Spark's exception.
 
 The whole report goes to each destination that you choose with an option:
 
@@ -157,18 +158,17 @@ If a report can't be written to one of these destinations, the write continues, 
 a warning ([KP0703](errors.md#kp0703)).
 
 !!! warning "Exactly-once with `reportTopic`"
-    With exactly-once, the report in the topic is a part of the batch. If this report can't be
-    written, the batch fails.
+    With exactly-once, a report with the outcome `committed` is a part of the batch. If this report
+    can't be written to the topic, the batch fails.
 
 **A file or a directory**: `reportPath` is a directory if a directory with this path exists, or if
-the path ends in `/`. The path is a path of the driver's file system: `s3://bucket/reports` is an
-error. To write to an object store, mount the store on the driver. Then use a directory, because
-many object stores can't append to a file. The names of the files in a directory sort by
-`writtenAtMs`.
+the path ends in `/`. Then the names of the files sort by time. A URI such as `s3://bucket/reports`
+is an error. To write to an object store, mount the store on the driver, and use a directory: many
+object stores can't append to a file.
 
 **The size of a file**: a file grows by about 2 KB with each report. If the file is larger than
-1 GiB, the sink does not write later reports to the file, and logs a warning for each report. To
-prevent that, rename the file regularly, for example with logrotate:
+1 GiB, the sink writes no more reports to it, and logs a warning for each report. To prevent that,
+rename the file regularly, for example with logrotate:
 
 ```text
 /var/log/kprod/*.jsonl {
@@ -179,10 +179,9 @@ prevent that, rename the file regularly, for example with logrotate:
 }
 ```
 
-After logrotate has renamed the file, the sink continues with the new file. The metrics of
-[`KprodListener`](monitoring.md) continue too. The command
-[`kprod report`](cli.md#kprod-report-show-path) reads the new file, and the last renamed file if its
-name ends in `.1`.
+After logrotate has renamed the file, the sink and the metrics of [`KprodListener`](monitoring.md)
+continue with the new file. The command [`kprod report`](cli.md#kprod-report-show-path) also reads
+the last renamed file, if its name ends in `.1`.
 
 **The size of a directory**: delete old reports with
 `find DIRECTORY -name '*.json' -mtime +30 -delete`, or with a lifecycle rule of the object store.
@@ -196,32 +195,27 @@ name ends in `.1`.
 | `committed` | Consumers see the report when the batch is committed. The sink writes this report \
 before the commit, so its field `commitMs` is null |
 | `done before` | This run writes no report to the topic, because the run that committed the batch \
-has written it. Exception: if the batch had no rows, and the driver of that run was killed, there \
-is no report |
-| `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately. \
-Exception: if a transaction of an earlier report in the topic is still open, they see the report \
-when this transaction has ended |
+has written it |
+| `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately, or \
+when the open transactions of earlier reports in the topic have ended |
 
 For the writes in a `transaction` block:
 
 - If the block is committed, consumers see a report of each write, even of a write without rows.
-  In the topic, each of these reports has the outcome `committed`. In a file, a directory, or a
-  function of `reportListeners`, it has the outcome `prepared, to be decided with other writes`.
-- If the block is aborted, consumers see none of these reports. They see one report of the block,
-  with the outcome `aborted`.
-- If the block is interrupted after the decision to commit it, the block is not aborted. Then the
-  report of the whole block has the outcome `done before` or `unknown`.
-- A file, a directory, or a function of `reportListeners` gets a report of the whole block at the
-  end of the block.
+  In the topic, each of these reports has the outcome `committed`. At the other destinations, it has
+  the outcome `prepared, to be decided with other writes`.
+- If the block is aborted, consumers see one report of the whole block, with the outcome `aborted`.
+  They do not see the reports of its writes.
+- If the block is interrupted after the decision to commit it, the report of the whole block has the
+  outcome `done before` or `unknown`.
+- The other destinations get a report of the whole block at its end.
 
 !!! warning "A report may be in the topic twice"
     With exactly-once, a report with the outcome `committed` is in the topic once. All other reports
     may be in the topic more than once. The copies have the same `reportId`, so you can remove them.
 
-    If the outcome is `unknown`, and the next run of the query or job then commits the batch, the
-    topic has two reports with the same `reportId`. Use the report with the outcome `committed`.
-    In a `transaction` block, the report `unknown` is the report of the whole block, and has its own
-    `reportId`.
+    If the outcome is `unknown`, and the next run commits the batch, the topic has two reports with
+    the same `reportId`. Use the report with the outcome `committed`.
 
     If a committed batch runs again, and this run fails, the topic has a report `aborted` or
     `failed` after the report `committed`. The rows of the first run stay visible.
@@ -237,8 +231,8 @@ def to_pager(report):          # reportListeners=ops.reports:to_pager
         page(report.query_name, report.outcome, report.error and report.error.message)
 ```
 
-**`last_report`**: the function `last_report` returns the last report to your session, even if you
-set none of these options. It also works with Spark Connect:
+**`last_report`**: this function returns the last report to your session, without any option. It
+also works with Spark Connect:
 
 ```python
 from spark_kafka_sink import last_report
@@ -250,8 +244,7 @@ if report is not None:         # None: nothing was written yet
     print(report.explain())    # why it failed, or what the tasks waited for most
 ```
 
-- The driver keeps only the last report of each query, and at most 100 reports. The oldest report is
-  deleted first.
+- The driver keeps only the last report of each query, and at most 100 reports.
 - With Spark Connect, the application is the server. So `last_report(spark)` may return the report
   of another client.
 - If the driver keeps no reports, `last_report` raises [KP0704](errors.md#kp0704). Then use
@@ -262,21 +255,20 @@ To check whether the rows of a report are in the topics, use [`kprod audit`](aud
 ## Why a batch failed
 
 The report of a failed batch has the error (code, text, advice), the failed attempts of tasks, and
-the last response of each broker. The warning in the driver's log has the same facts in one line.
-`kprod report show PATH` prints the last report at `reportPath` in a readable form.
+the last response of each broker. `kprod report show PATH` prints the last report at `reportPath` in
+a readable form.
 
-Spark does not give the error of a failed task to the code that makes the report. So a task that
-fails writes its error into a directory, and the driver reads the error there. The driver must see
-the same directory as the executors:
+Spark does not pass the error of a failed task to the driver's part of the sink. So the task writes
+its error into a directory, and the driver reads the error there:
 
 | where Spark runs | what you need |
 |---|---|
 | local mode (`local[4]`) | nothing: the driver and the tasks share Spark's local directory |
 | a cluster | set `reportPath`, on a file system that the driver and all executors have mounted |
 
-The task's error is missing if the driver can't read it, or if the task could not write it. Then the
-report has the code [KP0505](errors.md#kp0505), and the field `unfinished` has the indices of the
-unfinished tasks. Look for the cause in Spark's exception. The causes are:
+If the driver does not find the error, the report has the code [KP0505](errors.md#kp0505), and the
+field `unfinished` has the indices of the unfinished tasks. Look for the cause in Spark's exception.
+The causes are:
 
 - A task failed on an executor that does not share the directory with the driver.
 - An executor or a Python worker was killed, for example because it used too much memory.
@@ -298,12 +290,11 @@ In these cases, there is no report:
     `isolation.level=read_committed` can't read the records after the first row of the transaction.
 
 If an attempt of a task failed, and Spark's next attempt succeeded, the batch succeeds. The error of
-the first attempt is then in the field `failedAttempts`. The field `lostAttempts` counts all
-attempts that did not succeed, even if they left no error.
+the first attempt is then in the field `failedAttempts`. The field `lostAttempts` also counts
+attempts that left no error.
 
 If a driver was killed, a directory whose name begins with `.kprod-failed-` can remain in the
-directory of the reports. You need not delete this directory: a later write with the same
-`reportPath` deletes it when it is more than a week old.
+directory of the reports. You need not delete it: later writes delete it after a week.
 """.splitlines()
 
 _PROGRESS_TOPIC = """\
@@ -311,9 +302,8 @@ _PROGRESS_TOPIC = """\
 
 The option `progressTopic` names a topic for the progress of running tasks and of commits. If a
 Python worker writes for more than ten seconds, it sends a record to this topic every ten seconds.
-The value of the record is a JSON object. A Python worker runs several tasks of a Spark stage, one
-after the other. The figures in a record are sums over all task attempts that this worker has run in
-the stage so far. Failed attempts count too.
+The value of the record is a JSON object. Its figures are sums over all task attempts that this
+worker has run in the Spark stage so far. Failed attempts count too.
 
 If the commit of an exactly-once batch takes more than ten seconds, the driver also sends a record
 every ten seconds.

@@ -113,9 +113,9 @@ class BrokerReport:
     latencies: Annotated[
         tuple[int, ...],
         Described(
-            "A list of numbers of requests, by their latency. The upper limits of the numbers are "
+            "The number of requests in each interval of latency. The intervals end at "
             + ", ".join(str(bound) for bound in LATENCY_BOUNDS_MS)
-            + " ms. The last number counts longer latencies. Each request counts in one number.",
+            + " ms. The last interval has no end.",
             "requests",
         ),
     ]
@@ -214,8 +214,8 @@ class AuditReport:
         tuple[str, ...],
         Described(
             "The producer ids and epochs of the acknowledged record batches, such as"
-            " `4001/7`. They identify the rows of this write in a topic. A producer without"
-            " idempotence has `-1/-1`, which identifies nothing."
+            " `4001/7`. With exactly-once, they identify the rows of this write in a topic. With"
+            " at-least-once, later writes can have the same. Without idempotence: `-1/-1`."
         ),
     ]
 
@@ -246,11 +246,7 @@ class DeadLettersReport:
     topic: Annotated[str, Described("The topic of the dead letters.")]
     total: Annotated[
         int,
-        Described(
-            "The number of dead letters: rows that can't be sent, and that are written to"
-            " this topic.",
-            "rows",
-        ),
+        Described("The number of dead letters.", "rows"),
     ]
     by_reason: Annotated[
         tuple[LetterCount, ...],
@@ -313,9 +309,9 @@ class WriteReport:
     lost_attempts: Annotated[
         int,
         Described(
-            "For each finished task, the number of attempts that Spark started before the"
-            " successful attempt, summed over tasks. These attempts failed, were lost with"
-            " their executor or Python worker, or were slower than a speculative attempt.",
+            "The number of attempts that Spark started before the successful attempts of the"
+            " finished tasks. They failed, were lost with their executor or Python worker, or"
+            " were slower than a speculative attempt.",
             "attempts",
         ),
     ] = 0
@@ -351,9 +347,8 @@ class WriteReport:
     options_fingerprint: Annotated[
         str,
         Described(
-            "A hash of the options of the write. Writes with the same hash have the same"
-            " options. The hash does not cover txnVersion, and no option of TLS, SASL or the"
-            " schema registry's client."
+            "A hash of the options of the write, to find writes with the same options. It does"
+            " not cover txnVersion, and no option of TLS, SASL or the schema registry's client."
         ),
     ]
     delivery_guarantee: Annotated[
@@ -432,17 +427,13 @@ class WriteReport:
     median_task_ms: Annotated[int, Described("Median duration of the tasks that wrote rows.", _MS)]
     task_skew: Annotated[
         float,
-        Described(
-            "longestTaskMs divided by medianTaskMs. For example, 3 means that the slowest"
-            " task took three times as long as the median.",
-            "ratio",
-        ),
+        Described("longestTaskMs divided by medianTaskMs.", "ratio"),
     ]
     row_skew: Annotated[
         float,
         Described(
             "The largest number of rows of a task, divided by the mean of all tasks that"
-            " wrote rows. It is 1 if these tasks wrote equally many rows.",
+            " wrote rows.",
             "ratio",
         ),
     ]
@@ -450,7 +441,7 @@ class WriteReport:
         float,
         Described(
             "The largest number of rows of a Kafka partition, divided by the mean of all"
-            " partitions that got rows. It is 1 if these partitions got equally many rows.",
+            " partitions that got rows.",
             "ratio",
         ),
     ]
@@ -498,7 +489,7 @@ class WriteReport:
             "Records that the option changelog adds to the one record of each change. An"
             " update that changes the key adds a tombstone for the old key. With"
             " changelog.mode=debezium, such an update adds a delete and a tombstone for the"
-            " old key. With changelog.mode=debezium, each delete also adds a tombstone.",
+            " old key, and each delete adds a tombstone.",
             "rows",
         ),
     ] = 0
@@ -515,11 +506,7 @@ class WriteReport:
     ]
     compression_rate: Annotated[
         float,
-        Described(
-            "bytes divided by bytesBeforeCompression. For example, 0.3 means that compression"
-            " saves 70 % of the bytes.",
-            "ratio",
-        ),
+        Described("bytes divided by bytesBeforeCompression.", "ratio"),
     ]
     rows_per_second: Annotated[float, Described("rows per second of elapsedMs.", "rows/s")]
     bytes_per_second: Annotated[float, Described("bytes per second of elapsedMs.", "bytes/s")]
@@ -536,10 +523,7 @@ class WriteReport:
     ]
     requests: Annotated[
         int,
-        Described(
-            "The number of Produce requests. A Produce request can have several record batches.",
-            "requests",
-        ),
+        Described("The number of Produce requests.", "requests"),
     ]
     retries: Annotated[
         int,
@@ -572,7 +556,12 @@ class WriteReport:
 
     # -- time ---------------------------------------------------------------------------------
     elapsed_ms: Annotated[
-        int, Described("Duration from the start of the first task to writtenAtMs.", _MS)
+        int,
+        Described(
+            "Duration from the start of the first task to writtenAtMs. With the outcome"
+            " `aborted`: from the planning of the batch, which is earlier.",
+            _MS,
+        ),
     ]
     commit_ms: Annotated[
         int | None,
@@ -593,9 +582,8 @@ class WriteReport:
     mean_queue_ms: Annotated[
         float,
         Described(
-            "The mean queue time of the record batches. The queue time of a record batch"
-            " begins with its first row, and ends when the record batch is sent for the last"
-            " time.",
+            "The mean queue time of the record batches: from the first row of a record batch"
+            " until the record batch is sent for the last time.",
             _MS,
         ),
     ]
@@ -666,9 +654,9 @@ class WriteReport:
     audit: Annotated[
         AuditReport | None,
         Described(
-            "The figures that `kprod audit` compares with the topics. They are left out"
-            " before any partition is left out: null if the report would be larger than"
-            f" {MAX_JSON_BYTES} bytes. `kprod audit` then can't check this write."
+            "The figures that `kprod audit` compares with the topics. Null if they would make the"
+            f" report larger than {MAX_JSON_BYTES} bytes. Then `kprod audit` can't decide"
+            " whether rows are missing."
         ),
     ] = None
 
