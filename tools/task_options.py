@@ -27,10 +27,10 @@ TASKS = (
     Task(
         "Name the brokers and the topic",
         "Most writes need only the two options of the example. Give the addresses of two or"
-        " three brokers of your cluster: from them, the sink learns the addresses of all"
-        " brokers. To keep options out of the code, write the options into a properties file,"
-        " and set the option `configFile` to the path of this file on the driver. If the file"
-        " contains secrets, the executors need the file too.",
+        " three brokers: from them, the sink learns the addresses of all brokers. To keep options"
+        " out of the code, write the options into a properties file, and set the option"
+        " `configFile` to its path. If the file contains secrets, the executors need the file"
+        " too, at the same path as the driver.",
         ("kafka.bootstrap.servers", "topic", "configFile", "preflight", "kafka.client.id",
          "kafka.client.dns.lookup"),
         _SERVERS,
@@ -48,20 +48,19 @@ TASKS = (
     ),
     Task(
         "Write the changes of a table",
-        "The changes are the inserts, updates and deletes of a table. In the example, they come"
-        " from the change data feed of a Delta table. First call this package's function"
-        " `upserts`: `df = upserts(changes, keys=['id'])`. It keeps only the last change of"
-        " each key. Without this call, an old change could become the last record of its key."
-        " Then write `df` as in the example ([changelogs](changelogs.md)).",
+        "In the example, the changes come from the change data feed of a Delta table. First call"
+        " this package's function `upserts`, which keeps only the last change of each key:"
+        " `df = upserts(changes, keys=['id'])`. Without this call, an old change could become"
+        " the last record of its key. Then write `df` ([changelogs](changelogs.md)).",
         ("changelog", "changelog.mode"),
         {**_SERVERS, "changelog": "delta-cdf", "keyColumns": "id", "valueColumns": "*"},
     ),
     Task(
         "Write with a schema (Avro, Protobuf, JSON Schema)",
-        "The option `valueFormat` chooses the format of the values, and `keyFormat` the format"
-        " of the keys. The example makes an Avro schema from the columns, and registers this"
-        " schema in the schema registry. [Formats](formats.md) shows how to use your own"
-        " schema, and lists the types that a column can have.",
+        "The option `valueFormat` sets the format of the values, and `keyFormat` the format of"
+        " the keys. The example makes an Avro schema from the columns, and registers it."
+        " [Formats](formats.md) shows how to use your own schema, and lists the types that a"
+        " column can have.",
         ("valueSchema", "valueSchemaName", "value.subject.name.strategy",
          "value.schema.id.serializer", "keySchema", "keySchemaName", "key.subject.name.strategy",
          "key.schema.id.serializer", "schemaTopics", "auto.register.schemas",
@@ -72,10 +71,10 @@ TASKS = (
     ),
     Task(
         "Keep rows that can't be sent",
-        "Some rows can't be sent, for example because they are too large for the topic. By"
-        " default, such a row makes the write fail. In the example, such a row becomes a record"
-        " of the topic `dlq.orders`, and the other rows are sent. If more than 1 % of the rows"
-        " of a batch can't be sent, the write still fails ([dead letters](dead-letters.md)).",
+        "By default, the write fails if a row can't be sent, for example because the row is too"
+        " large for the topic. In the example, such a row becomes a record of the topic"
+        " `dlq.orders`. If more than 1 % of the rows of a batch can't be sent, the write still"
+        " fails ([dead letters](dead-letters.md)).",
         ("errors.*",),
         {**_SERVERS, "errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dlq.orders",
          "errors.max.fraction": "0.01"},
@@ -83,23 +82,21 @@ TASKS = (
     Task(
         "Choose a guarantee",
         "`deliveryGuarantee` is `none`, `at-least-once` (the default) or `exactly-once`"
-        " ([comparison](delivery-guarantees.md)). Usually you set only this option. The sink"
-        " then sets `kafka.acks`, `kafka.enable.idempotence` and the other options below to the"
-        " values that the guarantee needs.",
+        " ([comparison](delivery-guarantees.md)). Usually you set only this option. The other"
+        " options below then have the values that the guarantee needs.",
         ("deliveryGuarantee", "kafka.acks", "kafka.enable.idempotence", "kafka.retries",
          "kafka.max.in.flight.requests.per.connection"),
         {**_SERVERS, "deliveryGuarantee": "at-least-once"},
     ),
     Task(
         "Write each row once (exactly-once)",
-        "With `deliveryGuarantee=exactly-once`, consumers with `isolation.level=read_committed`"
-        " see each row once. Other consumers can see rows of failed attempts. A stream also"
-        " needs the option `transactionalIdPrefix`. A batch job that may run again also needs"
-        " `txnAppId`, a name, and `txnVersion`, the number of the write under this name. In the"
-        " example, the name contains the day, and the job has one write for each day, so the"
-        " number is always `1`. After this write is committed, another run with the same name"
-        " and number writes nothing, even if the DataFrame has changed ([exactly"
-        " once](exactly-once.md)).",
+        "Consumers with `isolation.level=read_committed` see each row once. Other consumers can"
+        " see rows of failed attempts. A stream also needs the option `transactionalIdPrefix`. A"
+        " batch job that may run again also needs `txnAppId`, a name, and `txnVersion`, the"
+        " number of the write under this name. In the example, the name contains the day, and"
+        " the job has one write for each day, so the number is always `1`. After this write is"
+        " committed, another run with the same name and number writes nothing, even if the"
+        " DataFrame has changed ([exactly once](exactly-once.md)).",
         ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
          "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "commitLogTopic"),
         {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders-2026-11-22",
@@ -107,19 +104,19 @@ TASKS = (
     ),
     Task(
         "Choose partitions",
-        "By default, the sink chooses the same partition for a key as Kafka's Java clients."
-        " By default, clients that use librdkafka choose other partitions. If such a client"
-        " writes to the same topic, set the option `kafka.partitioner.class` as in the example."
-        " [Partitioners](options.md#keys-and-partitioners) lists the values for other clients.",
+        "By default, a key goes to the same partition as with Kafka's Java clients. The default"
+        " of clients with librdkafka is different. If such a client writes to the same topic, set"
+        " `kafka.partitioner.class` as in the example. [Partitioners]"
+        "(options.md#keys-and-partitioners) lists all values.",
         ("kafka.partitioner.*", "kafka.client.rack"),
         {**_SERVERS, "kafka.partitioner.class": "consistent_random"},
     ),
     Task(
         "Write faster, or fewer bytes",
-        "First set the compression, for example to `lz4`: then there are fewer bytes to send and"
-        " to store. Only change sizes, such as `kafka.buffer.memory`, if the [report](reports.md)"
-        " of a write shows a reason. For example, a high `bufferWaitMs` in the report means"
-        " that tasks waited for this memory ([tuning](tuning.md)).",
+        "First set the compression, for example to `lz4`. Only change sizes, such as"
+        " `kafka.buffer.memory`, if the [report](reports.md) of a write shows a reason. For"
+        " example, a high `bufferWaitMs` means that tasks waited for this memory"
+        " ([tuning](tuning.md)).",
         ("kafka.compression.*", "kafka.batch.size", "kafka.linger.ms", "kafka.buffer.memory",
          "kafka.max.request.size", "kafka.send.buffer.bytes", "kafka.receive.buffer.bytes"),
         {**_SERVERS, "kafka.compression.type": "lz4", "kafka.buffer.memory": "67108864"},
@@ -144,11 +141,9 @@ TASKS = (
     Task(
         "Write with hundreds of tasks",
         "Each task connects to each broker that it writes to, so a job with many tasks opens"
-        " many connections. `maxLeadersPerTask` applies to rows without a key: in the example,"
-        " a task normally sends these rows to two brokers, and not to all brokers."
-        " `connectionsPerSecond` applies to the start of the tasks: in the example, the tasks"
-        " together open about 100 connections per second to each broker"
-        " ([connections](tuning.md#connections)).",
+        " many connections. In the example, a task normally sends rows without a key to at most"
+        " two brokers. When the tasks start, all tasks together open at most about 100"
+        " connections per second to each broker ([connections](tuning.md#connections)).",
         ("maxLeadersPerTask", "connectionsPerSecond"),
         {**_SERVERS, "maxLeadersPerTask": "2", "connectionsPerSecond": "100"},
     ),
@@ -164,19 +159,18 @@ TASKS = (
     ),
     Task(
         "Log in (SASL)",
-        "The example logs in with the mechanism SCRAM. `${file:/etc/secrets/kafka}` is a"
-        " reference to a file that contains the password. The file must exist on the driver and"
-        " on all executors. [Secure listeners](security.md#sasl) describes the other"
-        " mechanisms.",
+        "The example is for the mechanism SCRAM. `${file:/etc/secrets/kafka}` is a reference to"
+        " a file with the password. The file must exist on the driver and on all executors."
+        " [Secure listeners](security.md#sasl) describes the other mechanisms.",
         ("kafka.sasl.*",),
         {**_SERVERS, "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "SCRAM-SHA-512",
          "kafka.sasl.username": "spark", "kafka.sasl.password": "${file:/etc/secrets/kafka}"},
     ),
     Task(
         "See the figures of a write",
-        "A [report](reports.md) has the numbers of rows and bytes of a write, its duration, and"
-        " its outcome. In the example, the driver stores each report as a file in the directory"
-        " `/var/log/kprod/orders/`.",
+        "A [report](reports.md) has the rows, the bytes, the duration and the outcome of a write."
+        " In the example, each report is a file in the directory `/var/log/kprod/orders/` of the"
+        " driver.",
         ("reportPath", "reportTopic",
          "reportListeners", "progressListeners", "progressTopic", "kafka.metrics.*",
          "kafka.interceptor.classes"),
@@ -211,10 +205,7 @@ def _family(wanted: str) -> Iterator[str]:
 
 
 def page_lines() -> Iterator[str]:
-    yield (
-        "For each task, this page has an example, and a list of all options for this task. Each"
-        " name in the list is a link to the description of the option."
-    )
+    yield ("For each task, this page has an example, and a list of all options for this task.")
     for task in TASKS:
         yield from (
             "",
