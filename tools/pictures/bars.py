@@ -116,15 +116,13 @@ def page_lines() -> Iterator[str]:
         '!!! note "Compare ratios, and not rows per second"',
         "    The Kafka clients and the brokers shared two cores of one machine, so your cluster will have other rows per second. The ratios can differ too. To measure on your machine, run `make bench` in a clone of the repository.",
         "",
-        "Each measurement has several rounds. In each round, all producers write the same rows, one producer after the other. The columns of the tables:",
+        "In each round of a measurement, all producers write the same rows, one producer after the other. The columns of the tables:",
         "",
-        "* *rows/s*: the rows per second of a producer. This is the median over the rounds.",
-        "* *kprod / peer*: the rows per second of `kprod`, divided by those of the peer. 2x means that `kprod` is twice as fast. The ratio is calculated for each round, and the table shows the median of these ratios.",
-        "* *client CPU, kprod / peer*: the CPU time of the Spark job or of the program that writes the rows. 0.5x means that `kprod` needs half the CPU time of the peer. This is also the median over the rounds.",
+        "* *rows/s*: the rows per second of a producer, the median over the rounds.",
+        "* *kprod / peer*: the rows per second of `kprod`, divided by those of the peer. 2x means that `kprod` is twice as fast.",
+        "* *client CPU, kprod / peer*: the same ratio of the CPU times of the Spark job, or of the program that writes the rows. 0.5x means that `kprod` needs half the CPU time of the peer.",
         "",
-        "The brackets after a ratio have the confidence interval of the ratio. If the interval includes 1, the measurement does not show which producer is faster.",
-        "",
-        "The machine was slower in some rounds than in others. Within a round, both producers had the same conditions, so compare producers by the ratio. If you divide the two *rows/s* of a row of the table, the result can differ from the ratio.",
+        "Each round has its own ratios, and the table shows their median over the rounds. So a ratio can differ from the quotient of the two medians in *rows/s*. The brackets after a ratio have its confidence interval. If the interval includes 1, the measurement shows no difference.",
     )
     yield from (
         "",
@@ -136,13 +134,13 @@ def page_lines() -> Iterator[str]:
         "",
         "The picture shows the ratio *kprod / peer*. The peer is Spark's sink with its default options.",
         "",
-        "In the table, the words in the first and third column mean:",
+        "The words in the table:",
         "",
         "* *defaults*: Spark's sink has its default options.",
         "* *tuned*: Spark's sink has a larger `batch.size` (1 MiB) and `linger.ms` (50 ms) than by default.",
-        "* *10 tasks*: the job has 10 tasks. Without these words, the job has 2 tasks. In all jobs, at most two tasks run at the same time.",
-        "* *tune=True*: the session has called `register(spark, tune=True)`. Spark then passes the rows to `kprod` in [smaller groups](tuning.md#sparks-side).",
-        "* *Unix socket*: Spark sends the rows to its Python workers over a Unix socket, and not over TCP. This does not change Spark's sink, but its rows were measured again.",
+        "* *10 tasks*: the job has 10 tasks. The other jobs have 2 tasks. In all jobs, at most two tasks run at the same time.",
+        "* *tune=True*: the session has called `register(spark, tune=True)`, which makes [Spark's Arrow batches smaller](tuning.md#sparks-side).",
+        "* *Unix socket*: Spark sends the rows to its Python workers over a Unix socket, and not over TCP.",
         "* *lz4*: both sinks have the option `kafka.compression.type=lz4`.",
     )
     yield from ("", *_table(newest(SPARK_PEERS, "Spark")))
@@ -154,12 +152,12 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        "Without Spark, you can use the [producer of kprod](python-producer.md) in a Python program. In the picture and in this table, its method `send_batch` gets the rows as Arrow batches. The peers get one record at a time.",
+        "Without Spark, you can use the [producer of kprod](python-producer.md) in a Python program. Here, its method `send_batch` gets the rows as Arrow batches.",
     )
     yield from ("", *_table(_engines(by_partitions=False)))
     yield from (
         "",
-        "The producer of kprod also has a method `send`, which gets one record at a time. It needs more CPU time for a record than `send_batch`. This table compares `send` with the same method of other clients:",
+        "The method `send` gets one record at a time, and needs more CPU time for a record than `send_batch`. This table compares `send` with the methods of other clients that also get one record at a time:",
         "",
         "| peer | client CPU, kprod / peer |",
         "|---|---|",
@@ -170,9 +168,7 @@ def page_lines() -> Iterator[str]:
         "",
         "## By the number of partitions",
         "",
-        "This section also compares the producers without Spark. If a topic has thousands of partitions, each Arrow batch has only a few rows for each partition, and `kprod` needs more CPU time for a row. [Tuning](tuning.md#small-arrow-batches-many-partitions) describes this for a write of Spark.",
-        "",
-        "There was only one round, so a ratio near 1 does not show which producer is faster.",
+        "These measurements are also without Spark. If a task writes to thousands of partitions, each Arrow batch has only a few rows for each partition, and `kprod` needs more CPU time for a row ([tuning](tuning.md#small-arrow-batches-many-partitions)). There was only one round, so a ratio near 1 shows no difference.",
         "",
         *_table(_engines(by_partitions=True)),
     )
@@ -263,9 +259,9 @@ def _run(day: str, commit: str, rounds: int) -> str:
 
 
 def _exactly_once() -> Iterator[str]:
-    yield "With exactly-once, the driver commits the transactions of the tasks after each batch. The tables compare writes of `kprod` with both guarantees. Each figure is a median over *n* rounds. The range has the smallest and the largest figure of the rounds."
+    yield "Each figure is a median over *n* rounds. The range has the smallest and the largest figure of the rounds."
     yield ""
-    yield "The time in which the driver commits transactions with one row each:"
+    yield "With exactly-once, the driver commits the transactions of the tasks after each batch. The time of this commit, if each transaction has one row:"
     yield ""
     yield "| what | time | range |"
     yield "|---|---|---|"
@@ -288,7 +284,7 @@ def _exactly_once() -> Iterator[str]:
     yield "* **Job of 30 M rows**: the ratio of the speeds in jobs per second. Below 1, exactly-once is slower. If the range includes 1, the measurement shows no difference."
     yield "* **Job of 1000 rows** and **micro-batch**: the additional time with exactly-once. If the range includes 0, the measurement shows no difference."
     yield ""
-    yield "The last column is the median of the ratios or differences of the rounds. It can differ from the ratio or difference of the two medians before it."
+    yield "Each round has its own ratio or difference, and the last column has their median."
 
 
 def _exactly_once_rows() -> Iterator[tuple[str, str, str, str]]:
