@@ -691,8 +691,7 @@ def _metrics_lines() -> Iterator[str]:
     yield from (
         paragraph(
             "- Rates, ratios, averages and maxima cover about the last minute: two windows of",
-            "30 s. The options `metrics.num.samples` and `metrics.sample.window.ms` change the",
-            "number and the length of the windows.",
+            "30 s (`metrics.num.samples` and `metrics.sample.window.ms`).",
         ),
         "- If nothing was measured in this time, an average or a maximum is NaN.",
         "- Every metric has the tag `client-id`.",
@@ -707,16 +706,39 @@ def _metrics_lines() -> Iterator[str]:
         producer_metrics.Group.TOPIC: "These metrics exist for each topic, with the topic's name in"
         f" the tag `topic`. Only the first {producer_metrics.MAX_TAGS} topics of a producer have"
         " these metrics. The records of all further topics count only in `producer-metrics`.",
-        producer_metrics.Group.NODE: "These metrics exist for each broker, with the broker's id in"
-        " the tag `node-id`, such as `node-1`. For the first connections, the producer does not"
-        " know the ids of the brokers, and uses negative ids such as `node--1`.",
     }
     for group, text in texts.items():
         yield from heading(group.value, "metric", "meaning", text=text, level=3)
-        for one in producer_metrics.METRICS:
-            if one.group is group:
-                yield row(f"`{one.name}`", one.description)
+        for names, meaning in _pairs(group):
+            yield row(names, meaning)
         yield ""
+    yield from (f"### {producer_metrics.Group.NODE.value}", "")
+    yield paragraph(
+        "These metrics exist for each broker, with the broker's id in the tag `node-id`, such as",
+        "`node-1`. For the first connections, the producer does not know the ids of the brokers,",
+        "and uses negative ids such as `node--1`. The meanings are those of the same names in",
+        f"`{producer_metrics.Group.PRODUCER.value}`:",
+    )
+    yield ""
+    yield from (f"- {names}" for names, _ in _pairs(producer_metrics.Group.NODE))
+    yield ""
+
+
+def _pairs(group: producer_metrics.Group) -> Iterator[tuple[str, str]]:
+    """The names and the meanings of a group's metrics. Two metrics of the same measurement, such as
+    ``byte-rate`` and ``byte-total``, are one item.
+    """
+    ends = {", per second.": ", in all.", ", on average.": ", at most."}
+    found = [one for one in producer_metrics.METRICS if one.group is group]
+    while found:
+        one, *found = found
+        begin, comma, end = one.description.rpartition(", ")
+        other = begin + ends.get(comma + end, "")
+        if found and comma + end in ends and found[0].description == other:
+            meaning = f"{one.description[:-1]} and{ends[comma + end][1:]}"
+            yield f"`{one.name}`, `{found.pop(0).name}`", meaning
+        else:
+            yield f"`{one.name}`", one.description
 
 
 def _exported_metrics() -> Iterator[str]:
@@ -779,8 +801,8 @@ def _exported_metrics() -> Iterator[str]:
                 "only if you set the option `progressTopic` of the write and the argument",
                 "`running` of the listener",
                 "([how](monitoring.md#progress-of-a-running-batch)). Each Python worker sends",
-                "figures every 10 s. If no figures arrive for a minute, all of these metrics",
-                "become 0. So after the end of a batch, its last figures stay for up to a minute.",
+                "figures every 10 s. After the end of a batch, its last figures stay for up to a",
+                "minute. Then all of these metrics become 0.",
                 "`RunningWrites.read()` returns the figures in Python, as objects of the class",
                 "`RunningWrite` with the fields in the table.",
             ),
@@ -806,13 +828,13 @@ _WHOSE = {
     Whose.UNKNOWN: "A run that the commit log does not contain, because it has not committed a"
     " batch yet. The run is still writing its first batch, or its driver has died.",
     Whose.DECIDED: "A run whose decision to commit the transaction is in the commit log. The driver"
-    " is committing the transaction, or has died before the end of the commit.",
+    " is committing the transaction, or has died.",
     Whose.HANGING: "Unknown, because no transaction coordinator lists the transaction. The"
     " transaction hangs, or the principal of the command may not see it ([which"
     " permission](monitoring.md#kprodtransactionhangs)).",
     Whose.OTHER: "A producer that is not from this package.",
     Whose.COMMIT_LOG: "A driver that is writing a decision to the commit log. The transaction ends"
-    " in a moment.",
+    " in a moment, or times out.",
     Whose.OWNER: "The newest run of its query or job. While the query or job runs, open"
     " transactions are normal.",
 }
