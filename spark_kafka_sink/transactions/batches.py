@@ -1,12 +1,11 @@
 """Compares a new :class:`Batch` with the state of its key in the commit log. A key is the name of a
 query or a job.
 
-A batch is refused, for example, if its number is out of order. A batch is also refused if another
-batch with the same number is already committed, and has different rows. :func:`decision_of` creates
-the decision to commit a batch.
+A batch is refused if its number is out of order, or if a batch with the same number is already
+committed and has different rows. :func:`decision_of` creates the decision to commit a batch.
 
-``ownership.py`` checks whether a run may commit the batch. ``table.py`` chooses the next step of a
-commit.
+``ownership.py`` checks whether a run (one start of the query or job) may commit the batch.
+``table.py`` chooses the next step of a commit.
 """
 
 from __future__ import annotations
@@ -44,19 +43,20 @@ _NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The block that a write belongs to: a statement ``with spark_kafka_sink.transaction(...)``.
+    """A statement ``with spark_kafka_sink.transaction(...)``, as one commit in this block sees it.
     All writes of a block form one batch. There are two kinds of commits:
 
     1. The commit of each write only records this write in the commit log.
     2. The commit at the end of the block decides all recorded writes together.
 
-    A block has these fields:
+    The fields are:
 
     * ``token``: the unique name of the block.
-    * ``writes``: for a commit of the second kind, the number of writes in the block. For a commit
-      of the first kind, None.
-    * ``number``: the number of the write in the block, from 0.
-    * ``letters``: the number of dead letters and the number of rows of the write.
+    * ``writes``: None for a commit of the first kind. For a commit of the second kind, the number
+      of writes in the block.
+    * ``number``: for a commit of the first kind, the number of its write in the block, from 0.
+    * ``letters``: for a commit of the first kind, the number of dead letters of its write, and the
+      number of rows.
     * ``check_letters``: a function that raises CommitError if there are too many dead letters. A
       commit of the second kind calls it before the decision, with the sums of ``letters`` of all
       writes.
@@ -73,11 +73,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The rows of one ``save()`` or of one micro-batch, as the driver commits them.
+    """The rows of one ``save()`` or of one micro-batch, for a commit of the driver.
 
     * ``number``: the batch id of a micro-batch, or the txnVersion of a job.
     * ``transactions``: one prepared transaction for each task that wrote a row. Empty if the batch
-      was already done when it was planned: then the tasks only count their rows.
+      was already done when it was planned: its tasks write nothing, and only count their rows,
+      which are compared with the done batch.
     * ``payload``: the number and the size of all rows. None if the tasks did not count the rows.
     * ``digest``: identifies the input that the batch was read from. Empty if the input is unknown.
     * ``block``: the ``transaction`` block that the rows belong to. None without such a block.
@@ -95,20 +96,21 @@ class Batch:
 
     @property
     def is_recorded_only(self) -> bool:
-        """Whether a commit of this batch only records a write in the commit log. A recorded write
-        becomes visible later, when its :class:`Block` is committed.
+        """Whether this batch is one write of a :class:`Block`. The commit of such a write only
+        records it in the commit log. The rows become visible when the block is committed.
         """
         return self.block is not None and self.block.writes is None
 
 
 def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
-    """Checks whether the rows of ``batch`` may be dropped as a repetition of a committed batch.
-    Returns the reason for a refusal, or None. ``batch`` is refused in two cases:
+    """Checks whether ``batch`` may be dropped, as a repetition of a done batch whose rows are
+    visible already. Returns the reason for a refusal, or None. ``batch`` is refused in two cases:
 
-    * ``batch`` has transactions, and ``state`` has no committed batch with its number.
-    * :func:`payload_refusal` refuses ``batch``, for example because it has other rows.
+    * ``batch`` has transactions, and ``state`` has no done batch with its number. So its rows are
+      not visible.
+    * :func:`payload_refusal` refuses ``batch``, for example because the done batch has other rows.
 
-    ``name`` is the unique name of this commit.
+    ``name`` is the unique name of the commit of ``batch``.
     """
     if batch.transactions and state.done_batch(batch.number) is None:
         # The batch was not done when it was planned, so its tasks wrote rows. A batch with a higher
@@ -121,19 +123,19 @@ def number_refusal(
     numbering: Numbering, query_id: str, number: int, state: CommitState
 ) -> Refuse | None:
     """Checks that batch ``number`` may follow the last committed batch of its key. Returns the
-    refusal, or None if the batch may follow. These numbers are allowed:
+    refusal, or None if the batch may follow. The allowed numbers depend on ``numbering``:
 
     * STREAM: the number of the last committed batch, or the next number.
     * MICRO_BATCHES (``foreach_batch`` and ``transaction``): the number of the last committed batch,
       or any later number.
-    * VERSIONS (the txnVersions of a job): any number that was not skipped. A version counts as
-      skipped if ``state.done`` has an earlier version and a later version, but not the version
-      itself.
-    * ONCE: any number.
+    * VERSIONS (the txnVersions of a job): any number that was not skipped. A version was skipped if
+      ``state.done`` has an earlier version and a later version, but not the version itself.
+    * ONCE (a job without txnAppId): any number.
 
-    With STREAM and MICRO_BATCHES, the queries of both batches must also be the same, if both are
-    known. ``query_id`` is the query of batch ``number``, or empty if it is unknown. Any batch may
-    be the first batch of a key.
+    With STREAM and MICRO_BATCHES, a batch of another query is also refused. ``query_id`` is the
+    query of batch ``number``. An unknown query, which is empty, is not compared.
+
+    Exception: if no batch of the key was committed yet, every batch is allowed.
     """
     # The number of the last done batch is allowed, because Spark repeats a batch that it has not
     # recorded as written. The check is strict: if another batch were taken for a repetition, its
@@ -154,10 +156,11 @@ def number_refusal(
 
 
 def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
-    """Refuses version ``number`` (txnVersion) of a job, if it is older than every version that the
-    commit log keeps. Returns None for all other versions.
+    """Refuses a txnVersion of a job if the commit log no longer shows whether this version was
+    written. Returns None for all other versions. ``number`` is the version.
 
-    The log keeps only the newest versions, and does not show whether an older version was written.
+    The log keeps only the newest versions. So ``number`` is refused if it is older than every
+    version in the log.
     """
     if number >= state.last_done or state.done_batch(number) is not None:
         return None
@@ -168,19 +171,22 @@ def forgotten_refusal(number: int, state: CommitState) -> Refuse | None:
 
 
 def payload_refusal(batch: Batch, state: CommitState, name: str = "") -> Refuse | None:
-    """Checks that ``batch`` has the same rows as the committed batch with its number. Returns the
-    refusal, or None. The first of these rules that applies counts:
+    """Checks that ``batch`` has the same input or the same numbers of rows as the committed batch
+    with its number. Returns the refusal, or None. The first of these rules that applies counts:
 
-    1. ``state`` has no committed batch with this number: the result of :func:`forgotten_refusal`,
-       or None if the rows of ``batch`` were not counted.
-    2. The digests of both inputs are known: a refusal if the digests differ.
-    3. The payloads of one of the batches are unknown, for example because its rows were not
-       counted: None.
-    4. In all other cases: a refusal if the payloads do not match. Payloads are the numbers of rows
-       and bytes, the topics, and the numbers of dead letters if all of these are known.
+    1. ``state`` has no committed batch with this number. If the rows of ``batch`` were counted, the
+       result is that of :func:`forgotten_refusal`. If they were not counted, the result is None.
+    2. Both batches have a digest of their input. The result is a refusal if the digests differ, and
+       None if they are equal.
+    3. The payloads of at least one of the two batches are unknown, for example because its rows
+       were not counted. The result is None.
+    4. In all other cases, the payloads are compared. The result is a refusal if they do not match.
+       Payloads are the numbers of rows and bytes, and the topics. The numbers of dead letters are
+       only compared if all of them are known.
 
-    ``name`` is the unique name of this commit. If an earlier attempt of this commit has recorded
-    its write, this record is ignored.
+    ``name`` is the unique name of the commit of ``batch``. If an earlier attempt of this commit has
+    recorded its write, the payload of this record is left out, so that the write does not count
+    twice.
     """
     number = batch.number
     done = state.done_batch(number)
@@ -213,8 +219,9 @@ def decision_of(batch: Batch, state: CommitState) -> Decision | Refuse:
     spark_kafka_sink.transaction``), the decision has the transactions of all writes that ``state``
     has recorded for the block.
 
-    Returns a refusal if the number of recorded writes is not ``batch.block.writes``, or if the
-    writes have too many dead letters.
+    Returns a refusal for a block in two cases: the number of recorded writes is not
+    ``batch.block.writes``, or ``batch.block.check_letters`` raises an error because the writes have
+    too many dead letters.
     """
     block = batch.block
     if block is None:

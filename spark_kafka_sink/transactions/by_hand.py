@@ -1,7 +1,9 @@
-"""Commits or aborts the transactions that an operator's command names.
+"""Commits or aborts transactions for an operator's command.
 
-This module performs the steps ``AbortExactly`` and ``EndRest``. ``table.py`` chooses the
-transactions, and the records that the command writes to the commit log.
+:func:`abort_exactly` performs the step ``AbortExactly`` of ``kprod txn abort`` and ``sweep``.
+:func:`end_rest` performs the step ``EndRest`` of ``kprod txn resolve``. ``table.py`` chooses the
+transactions of a step from those that the command names, and the records that the command writes to
+the commit log.
 """
 
 from __future__ import annotations
@@ -21,11 +23,10 @@ _ONGOING: Final = TransactionState.ONGOING
 
 
 def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
-    """Aborts the transactions of ``step`` that are still as the operator saw them: they are open,
-    and have the same producer id and epoch.
+    """Aborts the transactions of ``step`` that have not changed since the operator's command has
+    read their descriptions: they are open, and have the same producer id and epoch.
 
-    All other transactions are left alone. The result has the ids of these transactions in
-    ``meanwhile``.
+    All other transactions are left alone. The field ``meanwhile`` of the result has their ids.
     """
     ids = [one.transactional_id for one in step.transactions]
     found = described_when_ended(client, ids, client.deadline()) if ids else {}
@@ -45,17 +46,18 @@ def abort_exactly(client: TransactionClient, step: AbortExactly) -> Ended:
 
 
 def end_rest(client: TransactionClient, step: EndRest) -> tuple[str, ...]:
-    """Ends the open transactions of ``step.decision``: commits them if ``step.done`` is true, and
-    aborts them if it is false.
+    """Ends the open transactions of ``step.decision``. If ``step.done`` is true, the operator wants
+    the batch to count as done, and the transactions are committed. If it is false, they are
+    aborted.
 
     Returns the ids of the decision's transactions that did not end as the operator wants:
 
-    * The transaction was open, and could not be ended as the operator wants.
+    * The transaction was open, and could not be ended now.
     * ``step.done`` is true, and the transaction was already aborted, or its outcome was unknown.
     * ``step.done`` is false, and the transaction was already committed.
 
-    In the last two cases, an id in ``step.accepted`` is left out: the operator has seen and
-    accepted the outcome of this transaction.
+    Exception: in the last two cases, an id in ``step.accepted`` is left out, because the operator
+    has accepted the outcome of this transaction.
     """
     decision = step.decision
     described = client.describe(decision.ids, client.deadline())

@@ -1,30 +1,32 @@
-"""The state of one key in the commit log: its owner, the batches that are done, the decision.
+"""The state of one key in the commit log. It has the owner of the key, the batches that are done,
+and the decision to commit a batch, if there is one.
 
 This module has :class:`CommitState`, its serialized form, and its transitions (methods that return
 the next state). It uses no broker and no clock. ``table.py`` chooses when a state is written.
 
 * A *key* is the name of a query or a job.
-* The *owner* of a key is the run that may commit its batches.
+* A *run* is one start of a query or a job. The *owner* of a key is the run that may commit its
+  batches.
 * If another run takes the key over, the earlier owner is *superseded*: its commits are refused.
 * The *generation* is a number in the state. Each take-over raises it. A run *plans* a batch before
-  the tasks start, and remembers the generation of that time.
-* To *decide* a batch means to write the decision to commit the batch into the state.
+  the tasks start, and remembers the generation of the key at the planning.
+* A batch is *decided* if the state has the decision to commit it.
 
 The log keeps the newest state of each key. The states of batch N::
 
     (nothing, or DONE N-1) -decide-> DECIDED N -finish-> DONE N
-                                     DECIDED N -undo---> DONE N-1
+                                     DECIDED N -undo---> (nothing, or DONE N-1)
                                      DECIDED N -lose---> PARTIAL N -resolve-> DONE N or DONE N-1
 
 * *finish*: all transactions of the batch are committed.
-* *undo*: all transactions of the batch were aborted, so none of its rows is visible. The batch is
-  written again.
+* *undo*: all transactions of the batch were aborted, so none of its rows is visible. The query or
+  the job writes the batch again.
 * *lose*: some transactions of the batch were aborted, and others are committed. So the batch is
   visible only in part (PARTIAL).
 * *resolve*: an operator chooses that the batch counts as done, or that it is written again.
 
 A *block* (``with spark_kafka_sink.transaction(...)``) has several writes that are committed
-together, as one batch. Until the batch is decided, the state has a record of each write.
+together, as one batch. Until the batch is decided, the state records each write (:class:`Part`).
 """
 
 from __future__ import annotations
@@ -61,18 +63,19 @@ _LONGEST_ID: Final = 400
 
 
 class LogOutcomeUnknownError(CommitOutcomeUnknownError):
-    """The EndTxn of a write to the commit log got no definite response in time.
+    """A write to the commit log is a transaction. Its EndTxn got no definite response in time.
 
-    If the process opens a new session for the key, the session's state shows whether the write is
-    in the log.
+    To find out whether the write is in the log, open a new session for the key: the state of the
+    session shows it.
     """
 
 
 class LogChangedError(SupersededError):
-    """Another process has fenced the writer of the key, or the state is old because a former leader
-    of the log's partition returned it. Nothing was written.
+    """Another process has fenced the writer of the key, or the state that this process has read is
+    not the newest state of the key. For example, a former leader of the log's partition has
+    returned an old state. Nothing was written.
 
-    If the process opens a new session for the key, the session's state shows the owner.
+    To find out which run owns the key now, open a new session for the key.
     """
 
 
@@ -83,16 +86,16 @@ class NewerStateError(CommitLogError):
 
 
 class NoLeaderError(CommitError):
-    """A batch was not committed, because a partition of its transactions, or the partition of the
-    commit log, has no leader. None of its transactions was committed or aborted. A later attempt
-    may succeed.
+    """A batch was not committed, because a partition has no leader: a partition of its
+    transactions, or the partition of the key in the commit log. None of the batch's transactions
+    was committed or aborted. A later attempt may succeed.
     """
 
 
 class Phase(Enum):
     """The phase of a key:
 
-    * DONE: no decision is in progress.
+    * DONE: no batch is decided.
     * DECIDED: a batch is decided, and its transactions are to be committed.
     * PARTIAL: the decided batch is committed only in part, because some of its transactions were
       aborted.
@@ -120,14 +123,14 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The number, the size and the topic of written rows. Two writes of the same rows have equal
-    payloads, even if the rows are split into tasks in another way. So different payloads show that
-    Spark has repeated a batch with other rows.
+    """The numbers that describe the rows of a write. Two writes of the same rows have equal
+    payloads, even if the rows are split into tasks in another way. If the payloads of a batch and
+    of its repetition differ, the repetition has other rows.
 
     * ``rows``: the number of rows.
     * ``bytes``: the bytes of keys and values.
     * ``topic``: empty if each row has its own topic.
-    * ``letters``: the number of these rows that become dead letters. None if it is unknown.
+    * ``letters``: how many of ``rows`` become dead letters. None if this is unknown.
     """
 
     rows: int = 0
@@ -145,8 +148,8 @@ def comparable(*writes: Sequence[Payload]) -> list[Counter[Payload]]:
     """Converts lists of payloads to Counters, one for each list. Two lists with the same payloads
     in different orders have equal Counters.
 
-    If any payload of any list has an unknown number of dead letters, the numbers of dead letters
-    are not compared: ``letters`` is None in all payloads of all Counters.
+    If any payload of any list has an unknown number of dead letters, ``letters`` is None in all
+    payloads of all Counters. So a comparison of the Counters ignores the dead letters.
     """
     if any(one.letters is None for payloads in writes for one in payloads):
         writes = tuple([replace(one, letters=None) for one in payloads] for payloads in writes)
@@ -158,8 +161,8 @@ class Done:
     """A committed batch.
 
     ``digest`` identifies the input of the batch. It is empty if the input is unknown. ``payloads``
-    has a :class:`Payload` for each write of the batch, in any order. It is empty if the payloads
-    are no longer kept.
+    has a :class:`Payload` for each write of the batch, in any order. A batch has several writes
+    only if it is a block. ``payloads`` is empty if the state no longer keeps the payloads.
     """
 
     number: int
@@ -173,14 +176,14 @@ class Part:
     All writes of a block are committed together, as one batch.
 
     * ``transactions``: the prepared transactions of the write.
-    * ``payload``: the number and the size of the write's rows.
+    * ``payload``: the numbers that describe the write's rows.
     * ``name``: the unique name of the commit that has recorded this write. If this commit is tried
       again, it finds its record by this name, and does not record the write twice.
     * ``letters``: the number of dead letters, and the number of rows that the write received. Both
       are 0 if dead letters are off.
 
-    If the block is run again after its batch was committed, ``transactions`` is empty, and
-    ``payload`` is compared with the payloads of the committed batch.
+    If a block is run again after its batch was committed, its tasks only count their rows. Then
+    ``transactions`` is empty, and ``payload`` must be one of the payloads of the committed batch.
     """
 
     transactions: tuple[PreparedTransaction, ...]
@@ -215,15 +218,17 @@ class CommitState:
     * ``query_id``: the query of the batches. Empty if it is unknown.
     * ``last_done``: the number of the newest done batch, a micro-batch id or a txnVersion.
       NOTHING_DONE before the first.
-    * ``superseded``: the runs that can't commit any more, oldest first: earlier owners and aborted
-      runs. Only the newest KEPT_RUNS are kept.
-    * ``decision``: the decision in progress, or None.
-    * ``lost``: if the decided batch is committed only in part, the transactional ids of its aborted
-      transactions. Empty in all other cases.
+    * ``superseded``: the runs that can't commit any more, which are earlier owners and aborted
+      runs. The oldest is the first. Only the newest KEPT_RUNS are kept.
+    * ``decision``: the decision to commit a batch whose end is not recorded yet. None if there is
+      no such decision.
+    * ``lost``: the transactional ids of the aborted transactions, if the decided batch is committed
+      only in part. Empty in all other cases.
     * ``done``: the newest KEPT_DONE done batches, oldest first.
     * ``parts``: the recorded writes of a block, or empty. A block (``with
       spark_kafka_sink.transaction(...)``) has several writes that are committed together, as one
-      batch. A write (:class:`Part`) is kept here from its own end to the decision of the batch.
+      batch. A write (:class:`Part`) is added when it ends, and stays here until the batch is
+      decided.
     * ``parts_of``, ``parts_token``: the batch number and the unique name of this block.
     * ``other``: fields that a newer version of this package has written, as pairs of name and JSON.
       These fields are kept unchanged.
@@ -260,22 +265,24 @@ class CommitState:
 
     def standing(self, run_id: str, planned: int | None = None) -> Standing:
         """Returns the standing of the run ``run_id``: whether it may write the decision to commit a
-        batch. ``planned`` is the generation of the key when the run planned this batch, before the
-        tasks began. ``planned`` is None if this generation is unknown.
+        batch. ``planned`` is the generation that the key had when the run planned this batch,
+        before the tasks began. ``planned`` is None if this generation is unknown.
 
         The first of these rules that applies counts:
 
-        1. ``planned`` is later than the generation of this state: UNKNOWN. This state is old, or
-           the log has lost records.
+        1. ``planned`` is larger than the generation of this state: UNKNOWN. The run may not decide:
+           this state is old, or the log has lost records.
         2. The run is in ``superseded``: SUPERSEDED.
-        3. The run is the owner, and ``_is_of_the_owner`` is True: OWNER. (It is False if the
-           generation has grown between the planning of the batch and the owner's take-over.)
-        4. ``planned`` is earlier than the generation of this state: SUPERSEDED.
+        3. The run is the owner: OWNER. Exception: this rule does not apply if the generation has
+           grown between the planning of the batch and the owner's take-over
+           (``_is_of_the_owner``).
+        4. ``planned`` is smaller than the generation of this state: SUPERSEDED.
         5. ``planned`` is the generation of this state: UNKNOWN. The run may take over the key.
         6. ``planned`` is None: UNKNOWN.
 
-        If a batch is SUPERSEDED in one state, it is SUPERSEDED in all later states, until the key
-        is removed from the log.
+        If the standing of a run for a batch is SUPERSEDED in one state, it is SUPERSEDED in all
+        later states. Exception: after the key was removed from the log, it may have another
+        standing.
         """
         if planned is not None and planned > self.generation:
             return Standing.UNKNOWN
@@ -320,9 +327,10 @@ class CommitState:
     def has_done(self, decision: Decision) -> bool:
         """Whether the batch of ``decision`` is one of the done batches of this state.
 
-        The done batch must have the same number and an equal digest of its input. If both digests
-        are unknown, the payloads (the numbers and sizes of rows) must be equal. The result is False
-        for a batch that an operator has resolved as done: its digest and its payloads are not kept.
+        The result is True if a done batch has the same number, and an equal digest of its input. If
+        both digests are unknown, the payloads (the numbers of rows and bytes) must be known and
+        equal. Exception: the result is False for a batch that an operator has resolved as done,
+        because its digest and its payloads are not kept.
         """
         done = self.done_batch(decision.number)
         if done is None or done.digest != decision.digest:
@@ -333,12 +341,14 @@ class CommitState:
         """The state after the run ``run_id`` has taken over the key:
 
         * The run is the owner.
-        * The generation, a number in the state, is higher.
+        * The generation is higher.
         * The earlier owner is superseded: its commits are refused.
         * The recorded writes of a block (:class:`Part`) are dropped.
 
-        If ``run_id`` already is the owner, only the query id may change. If ``query_id`` is empty,
-        the current query id stays. ``now_ms`` is the wall-clock time.
+        Exception: if ``run_id`` already is the owner, only the query id changes.
+
+        If ``query_id`` is empty, the current query id stays. ``now_ms`` is the wall-clock time,
+        which is the generation of a new key.
         """
         query_id = query_id or self.query_id
         if self.generation and self.run_id == run_id:
@@ -353,13 +363,14 @@ class CommitState:
         ).without_parts()
 
     def with_aborted_run(self, run_id: str, now_ms: int) -> CommitState:
-        """The state after the run ``run_id`` was aborted: this run can't write a decision to commit
-        any more. If the run was the owner, the new state has no owner, and the recorded writes of
-        the run's block (:class:`Part`) are dropped.
+        """The state after the run ``run_id`` was aborted: this run can't decide a batch any more.
+        If the run was the owner, the new state has no owner, and the recorded writes of the run's
+        block (:class:`Part`) are dropped.
 
-        As a rule, the generation stays the same. So another run that planned at this generation can
-        take over. Exception: the list ``superseded`` has KEPT_RUNS runs already, and drops the
-        oldest one. Then the generation grows, so that no run that planned earlier can take over.
+        The generation stays the same. So another run that planned a batch at this generation can
+        take over. Exception: the generation grows if the list ``superseded`` is full (KEPT_RUNS),
+        and drops its oldest run. Otherwise the dropped run could take over again. ``now_ms`` is the
+        wall-clock time.
         """
         aborted = self._superseding(run_id)
         if len(self.superseded) == KEPT_RUNS and self.superseded[0] not in aborted.superseded:
@@ -367,20 +378,18 @@ class CommitState:
         return replace(aborted, run_id="").without_parts() if run_id == self.run_id else aborted
 
     def forgotten(self, now_ms: int) -> CommitState:
-        """An empty state with the next generation, for an operator's reset. The generation is a
-        number in the state.
+        """An empty state with the next generation, for an operator's reset of the key.
 
-        No batch that was planned at an earlier generation can be committed any more. The next
-        commit or abort of the key aborts the transactions of such batches, if they are still open.
+        A batch that was planned at an earlier generation can't be committed any more. If its
+        transactions are still open, the next commit or abort under this key aborts them.
         """
         return CommitState(generation=self._next_generation(now_ms))
 
     def _next_generation(self, now_ms: int) -> int:
         """The next generation of the key, a number that grows with each take-over. The first
-        generation is ``now_ms``, the wall-clock time, and at least 1. Each later generation is
-        larger by one.
+        generation of a key is ``now_ms``, the wall-clock time, and at least 1. So it is larger than
+        each generation that a lost log has had. Each later generation is larger by one.
         """
-        # (The clock's time is larger than each generation before a loss of the log.)
         return self.generation + 1 if self.generation else max(1, now_ms)
 
     def _superseding(self, run_id: str) -> CommitState:
@@ -388,12 +397,12 @@ class CommitState:
         return replace(self, superseded=(*kept, *filter(None, [run_id]))[-KEPT_RUNS:])
 
     def with_part(self, number: int, token: str, part: Part) -> CommitState:
-        """The state with one more recorded write of a block: ``part``. A block
+        """The state with one more recorded write of a block. ``part`` is the record. A block
         (``spark_kafka_sink.transaction``) has several writes that are committed together, as batch
         ``number``. ``token`` is the unique name of the block.
 
-        If the state already has a write with the same name, ``part`` replaces this write. If the
-        state has writes of another block, these writes are dropped.
+        If the state already has a record with the same ``part.name``, the new record replaces it.
+        If the state has writes of another block, these writes are dropped.
         """
         self._require(Phase.DONE)
         # (Another block was abandoned, or its decision will fail because its writes are missing.)
@@ -424,8 +433,8 @@ class CommitState:
         return replace(self._with_done(done), decision=None)
 
     def skipped_to(self, done: Done) -> CommitState:
-        """The state with one more done batch: ``done``, which has no rows. A batch without rows
-        needs no decision.
+        """The state after the batch ``done``, which has no rows. The batch becomes the newest done
+        batch, without a decision, because there is nothing to commit.
         """
         self._require(Phase.DONE)
         return self._with_done(done).without_parts()
@@ -433,10 +442,10 @@ class CommitState:
     def _with_done(self, done: Done) -> CommitState:
         """The state with one more done batch.
 
-        Of each earlier batch that had several writes, only the number and the digest are kept. Only
-        a ``transaction`` block has several writes, and its query replays only its last batch. A
-        batch with one write keeps its payload, because it may be a txnVersion of a job. A job can
-        repeat earlier versions.
+        An earlier batch with several writes keeps only its number and its digest. Such a batch is a
+        ``transaction`` block, whose query replays only its last batch, so the payloads of earlier
+        blocks are not needed. A batch with one write keeps its payload, because it may be a
+        txnVersion of a job, and a job can repeat earlier versions.
         """
         kept = tuple(
             replace(one, payloads=one.payloads if len(one.payloads) < 2 else ())
@@ -446,8 +455,8 @@ class CommitState:
         return replace(self, last_done=done.number, done=(*kept, done)[-KEPT_DONE:])
 
     def partly_lost(self, ids: Iterable[str]) -> CommitState:
-        """The state of a decided batch that is committed only in part (phase PARTIAL). ``ids`` has
-        the ids of the batch's transactions that were aborted.
+        """The state after some transactions of the decided batch were aborted, and others committed
+        (phase PARTIAL). ``ids`` are the ids of the aborted transactions.
         """
         self._require(Phase.DECIDED)
         return replace(self, lost=tuple(ids))
@@ -459,8 +468,8 @@ class CommitState:
         return replace(self, decision=None, lost=())
 
     def resolved(self, *, done: bool) -> CommitState:
-        """The state after an operator has resolved the decided batch. If ``done`` is true, the
-        batch counts as done. If ``done`` is false, the whole batch is written again.
+        """The state after an operator has ended the decided batch. If ``done`` is true, the batch
+        counts as done. If ``done`` is false, the query or the job writes the whole batch again.
 
         Raises IllegalStateError if no batch is decided.
         """
@@ -476,7 +485,7 @@ class CommitState:
     def encode(self) -> bytes:
         """Encodes the state as JSON in UTF-8, which any consumer can read. The recorded writes of a
         block are not included: :meth:`encode_parts` encodes these writes. A transactional id is
-        stored as its stem (all up to the last ``~``) and the number after the stem.
+        stored in two parts: all up to the last ``~`` (the stem), and the number after it.
         """
         fields: dict[str, object] = {name: json.loads(text) for name, text in self.other}
         fields |= {
@@ -534,12 +543,12 @@ class CommitState:
     @classmethod
     def decode(cls, key: str, value: bytes, parts: Sequence[bytes] = ()) -> CommitState:
         """Decodes the state of ``key``. ``value`` was made by :meth:`encode`. ``parts`` are
-        recorded writes (:class:`Part`), made by :meth:`encode_parts`. Leftover writes of another
-        block than the block in ``value`` are ignored.
+        recorded writes of a block (:class:`Part`), made by :meth:`encode_parts`. If ``parts`` has
+        writes of another block than ``value``, these are ignored.
 
-        Raises CommitLogError if the bytes are not a state, or name a transaction of another key.
-        Raises NewerStateError if a newer version of this package has written the state in a newer
-        format.
+        Raises CommitLogError if the bytes can't be decoded as a state, or if the state has a
+        transaction of another key. Raises NewerStateError if a newer version of this package has
+        written the state in a newer format.
         """
         try:
             fields: dict[str, Any] = json.loads(value)
@@ -590,7 +599,7 @@ class CommitState:
             raise CommitLogError(
                 f"the commit log's record of '{key}' was not written by spark-kafka-sink",
                 hint="no other client may write to the topic of commitLogTopic; "
-                + _forgetting(key),
+                + _command_to_remove(key),
             ) from None
 
 
@@ -603,12 +612,12 @@ _KNOWN: Final = frozenset(
 )  # fmt: skip
 
 
-def _forgetting(key: str) -> str:
-    """Returns the command that removes ``key`` from the log, as a text for a hint. The hint belongs
-    to an error: a record of ``key`` can't be decoded.
+def _command_to_remove(key: str) -> str:
+    """Returns a hint with the command that removes ``key`` from the log. The hint is for the error
+    that a record of ``key`` can't be decoded.
 
-    A key that contains ``~~`` belongs to a backfill. All other keys belong to a query or a job, and
-    are removed by another command.
+    A key that contains ``~~`` belongs to a backfill, and ``kprod backfill`` removes it. All other
+    keys belong to a query or a job, and ``kprod txn reset`` removes them.
     """
     _, of_backfill, rest = key.partition("~~")
     if of_backfill:
@@ -714,9 +723,11 @@ def _int64(value: object) -> int:
 
 
 def _id(stem: object, number: object) -> str:
-    """Joins a stem and a number to a transactional id, the inverse of :func:`split_number`. Raises
-    ValueError if ``stem`` is not a safe text (:func:`_text`) that ends with ``~``, or if ``number``
-    is not an integer from 0 to 2^63 - 1.
+    """Makes a transactional id from a stem and a number. :func:`split_number` does the inverse.
+    Raises ValueError if one of these is not true:
+
+    * ``stem`` is a safe text (:func:`_text`) that ends with ``~``.
+    * ``number`` is an integer from 0 to 2^63 - 1.
     """
     text, count = _text(stem, _LONGEST_ID), _int64(number)
     if not text.endswith("~") or count < 0:
@@ -725,8 +736,8 @@ def _id(stem: object, number: object) -> str:
 
 
 def split_number(transactional_id: str) -> tuple[str, int]:
-    """Splits a transactional id into its stem (all up to the last ``~``) and the number after the
-    stem.
+    """Splits a transactional id into its stem, which ends with the last ``~``, and the number after
+    the stem.
     """
     stem, separator, number = transactional_id.rpartition("~")
     return stem + separator, int(number)

@@ -1,22 +1,23 @@
-"""Performs the steps that ``table.py`` chooses: for the commit or the abort of a batch, or for an
-operator's command.
+"""Performs the steps that ``table.py`` chooses for the commit of a batch, the abort of a batch, or
+an operator's command.
 
-Every write of the commit log is a step of the loop in this module, except for the writes of
+Every write of the commit log is one of these steps, except for the writes of
 ``datasource/jobs/backfill_ledger.py``. ``deciding.py`` checks whether a batch may be decided.
 ``outcomes.py`` interprets unclear responses.
 
 The decision to commit a batch is written to the commit log in a transaction of the log's writer.
 EndTxn(commit) of this transaction is the *commit point* of the batch. Before the commit point, the
-batch's own transactions can only be aborted. After it, they can only be committed. If this driver
-does not commit the transactions, the next driver does.
+protocol only aborts the batch's own transactions. After it, the protocol only commits them. If this
+driver does not commit them, the driver of the next start does.
 
 There are three exceptions, in which transactions are aborted after the commit point:
 
-* Before any transaction of the batch is committed, brokers abort some because of their age, or are
-  about to do so. Then all are aborted, and the batch is written again.
-* Brokers abort some transactions of the batch because of their age, although others are committed.
-  Then the batch is PARTIAL, and an operator resolves it.
-* An operator aborts some: ``kprod txn abort --force``, or ``kprod txn resolve --as replay``.
+* No transaction of the batch is committed yet, and brokers have aborted some because these are near
+  or beyond their timeout, or will do so soon. Then all are aborted, and the batch is written again.
+* Some transactions are committed, and brokers have aborted others because of their timeout. Then
+  the batch is PARTIAL, and an operator resolves it.
+* An operator aborts transactions of the batch: ``kprod txn abort --force``, or ``kprod txn resolve
+  --as replay``.
 """
 
 from __future__ import annotations
@@ -102,8 +103,8 @@ class Committer:
     connections of ``client``.
 
     Each step before a decision may take max.block.ms. The commit of a decided batch may take
-    max.block.ms or delivery.timeout.ms, whichever is longer. ``lease.py`` limits the age of the
-    transactions.
+    max.block.ms or delivery.timeout.ms, whichever is longer. A batch is decided only if its
+    transactions are far enough from their timeouts (``lease.py``).
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient) -> None:
@@ -119,21 +120,22 @@ class Committer:
     ) -> CommitState:
         """Ends the decided batch that an earlier driver has left in the commit log, if there is
         one. A batch is decided if the log has the decision to commit the batch. Returns the state
-        of ``key`` after that.
+        of ``key`` after the batch has ended.
 
-        The batch is committed or undone. To undo a batch means to abort all its transactions. After
-        that, the query or the job must write the batch again. The batch is undone only if both of
-        these are true:
+        As a rule, the batch is committed. Exception: the batch is undone if none of its
+        transactions is committed, and one of these is true:
 
-        * None of its transactions is committed.
-        * Brokers have aborted some of its transactions. If ``only_lost`` is False, it is enough
-          that brokers will soon abort some because of their age.
+        * Brokers have aborted some of its transactions.
+        * ``only_lost`` is False, and some of its transactions are near their timeout.
+
+        To undo a batch means to abort all its transactions. After that, the query or the job must
+        write the batch again.
 
         ``check`` is called with the state of ``key``. It raises CommitError or SupersededError if
         the caller can't continue from this state. This method raises the same error.
 
         Raises PartialCommitError if the batch is committed only in part. Raises
-        CommitOutcomeUnknownError if the batch can't be ended now.
+        CommitOutcomeUnknownError if the batch can't be ended in time.
         """
 
         def refusal(state: CommitState) -> Refuse | None:
@@ -149,15 +151,15 @@ class Committer:
         """Makes all rows of ``batch`` visible to read_committed consumers, or raises an error.
         Returns the kind of success, such as ALREADY_DONE if the same batch was committed before.
 
-        If ``batch`` is one write of a block (``spark_kafka_sink.transaction``), this method only
-        records the write. The commit at the end of the block makes the rows visible.
+        Exception: if ``batch`` is one write of a block (``spark_kafka_sink.transaction``), this
+        method only records the write. The commit at the end of the block makes the rows visible.
 
         The type of an error shows which rows are visible:
 
         * :class:`BatchError`: each subclass says in its docstring which rows are visible.
-        * Any other KafkaError: nothing is decided, and no row is visible. The prepared transactions
-          may still be open. They end by :meth:`abort`, which Spark calls after a failed commit, by
-          the sweep of a later commit, or by their timeout.
+        * Any other KafkaError: nothing is decided, and no row is visible. The batch's transactions
+          may still be open. The first of these ends them: the call of :meth:`abort` that Spark
+          makes after a failed commit, a later commit, or their timeout.
         """
         how = self.perform(CommitBatch(owner, batch)).how
         assert how is not None
@@ -172,19 +174,20 @@ class Committer:
         tasks_may_run: bool,
     ) -> Aborted:
         """Aborts batch ``number``, whose prepared transactions are ``transactions``. Then aborts
-        two kinds of orphans. Returns the ids of the aborted orphans, and whether rows of the batch
-        are visible. These are the orphans:
+        orphans, which are open transactions that will not be committed:
 
         * Open transactions of the run ``owner.run_id`` that were planned at the generation
-          ``owner.generation`` or earlier. Each take-over of the key raises the generation, a number
-          in the key's state.
+          ``owner.generation`` or earlier. The generation is a number in the key's state, and each
+          take-over of the key raises it.
         * Open transactions of superseded runs, which can't commit any more.
 
-        If the batch is already decided, nothing is aborted, and a warning is logged. A transaction
-        that the decision of another batch names is not aborted.
+        Exceptions: if the batch is already decided, nothing is aborted, and a warning is logged. If
+        another batch is decided, the transactions of that decision are not aborted.
 
-        With ``tasks_may_run``, the abort waits for KILLED_AFTER_MS, so that Spark can kill the
-        tasks. Then the abort searches for orphans a second time.
+        With ``tasks_may_run``, tasks of the batch may still open transactions. So the abort waits
+        for KILLED_AFTER_MS, in which Spark kills the tasks, and searches for orphans a second time.
+
+        Returns the ids of the aborted orphans, and whether rows of the batch are visible.
         """
         goal = AbortBatch(owner, number, tuple(transactions), tasks_may_run)
         view = self.perform(goal)
@@ -199,15 +202,15 @@ class Committer:
         return Aborted(view.swept, Visible.ALL if is_done else Visible.NONE)
 
     def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
-        """Aborts a batch of ``key``. The run of the batch is unknown, because no task has sent a
-        commit message. Returns the ids of the aborted transactions.
+        """Aborts a batch of ``key`` whose run is not known to the caller, because no task has sent
+        a commit message. Returns the ids of the aborted transactions.
 
-        ``mine`` returns True for the transactional ids of the batch. Each id contains the run of
-        its transaction. The runs of the batch's open transactions become superseded: these runs
-        can't commit any more. Then the open transactions of all superseded runs are aborted. A
-        transaction that a decision names is left alone.
+        ``mine`` returns True for the transactional ids of the batch. The ids of the batch's open
+        transactions contain the run. This run becomes superseded: it can't commit any more. Then
+        the open transactions of all superseded runs are aborted. Exception: a transaction stays
+        open if a decision names it.
 
-        The call waits at least KILLED_AFTER_MS, so that Spark can kill the tasks.
+        The call waits at least KILLED_AFTER_MS, in which Spark kills the tasks of the batch.
         """
         return self.perform(AbortUnknown(key, mine)).swept
 
@@ -215,17 +218,16 @@ class Committer:
         """Does the work that ``goal`` describes, such as the commit of a batch, step by step.
         Returns all facts and results as a :class:`View`. Raises a KafkaError if the work fails.
         """
-        view = self.ended(goal)
+        view = self.view_of(goal)
         if view.refused is None:
             return view
         error = error_of(goal.key, view.refused)
         cause = None if view.failed is None else view.failed.error
         raise error from (None if cause is error else cause)
 
-    def ended(self, goal: Goal) -> View:
-        """Does the work that ``goal`` describes, such as the commit of a batch, step by step.
-        Returns all facts and results as a :class:`View`. If the work fails, the view's field
-        ``refused`` has the reason.
+    def view_of(self, goal: Goal) -> View:
+        """As :meth:`perform`, but raises no error if the work fails. In this case the field
+        ``refused`` of the view has the reason.
         """
         return _Performance(self._decisions, self._client, goal).to_its_end()
 
@@ -234,8 +236,9 @@ class _Performance:
     """Does the work that one goal describes, such as the commit of a batch. ``table.next_step``
     chooses each step.
 
-    Most steps have a method of their own. For example, ``_opened`` performs the step Open. The
-    method returns the :class:`View`: all facts that are known so far, with the results of the step.
+    Most steps have a method of their own. For example, ``_opened`` performs the step Open. Each of
+    these methods returns the :class:`View`: all facts that are known so far, with the results of
+    the step.
     """
 
     def __init__(self, log: CommitLog, client: TransactionClient, goal: Goal) -> None:
@@ -341,11 +344,12 @@ class _Performance:
         return opened(view, session.state, clock.wall_ms(), begun_ms)
 
     def _left_open(self, view: View) -> LogSession | None:
-        """Returns the session of the commit log that an earlier commit of this process has kept for
-        the key. Returns None if there is no such session.
+        """Returns the session of the key that an earlier commit of this process has kept. Its use
+        saves the opening of the key. Returns None if there is no kept session, or if it may not be
+        used.
 
-        A kept session is used only for the first opening by a commit, and only if the next step of
-        this commit writes the decision. In all other cases the result is None.
+        It may be used if both of these are true: this is the first opening by a commit, and the
+        next step of this commit is to write the decision.
         """
         if view.openings or not isinstance(self._goal, CommitBatch):
             return None
@@ -385,12 +389,12 @@ class _Performance:
         return with_write(view, step)
 
     def _decided(self, state: CommitState, view: View) -> View:
-        """Writes the decision in ``state`` to the commit log. This is the commit point. Returns a
-        copy of ``view`` with the decision.
+        """Writes the decision in ``state`` to the commit log. EndTxn(commit) of this write is the
+        commit point of the batch. Returns a copy of ``view`` with the decision.
 
-        The batch's transactions are checked during the write. The decision can take effect only
-        within some seconds after the check. After that time, the coordinator aborts the write,
-        because the timeout of the write's transaction (the lease) is over.
+        The batch's transactions are checked before this EndTxn. The EndTxn can't take effect long
+        after the check: when the timeout of the write's transaction (the lease) is over, the
+        coordinator aborts the write.
         """
         decision = state.decision
         assert decision is not None
@@ -417,8 +421,8 @@ class _Performance:
         self._open_session.write(state, deadline_ms, check=check)
 
     def _ended(self, step: EndAll, view: View) -> View:
-        """Commits or aborts all transactions of the decision in ``step``. Returns a copy of
-        ``view`` with the outcomes.
+        """Performs the step :class:`EndAll`: commits all transactions of the decision, or aborts
+        all of them. Returns a copy of ``view`` with the outcome of each transaction.
         """
         decision, config = step.decision, self._client.config
         if not view.is_fresh:

@@ -1,7 +1,8 @@
 """The last actions before a decision to commit a batch:
 
-1. :func:`prepared_once` prepares the driver's own transactions, with the report and the consumer
-   group's offsets of the batch. They are committed together with the tasks' transactions.
+1. :func:`prepared_once` prepares the transactions that the driver itself writes: one with the
+   report of the batch, and one with the offsets of a consumer group. They are committed together
+   with the tasks' transactions.
 2. :func:`unready` checks all transactions of the batch.
 
 ``committer.py`` writes the decision to the commit log.
@@ -52,11 +53,11 @@ _MOST_OWN_IDS: Final = 1_023
 
 
 def decision_deadline(client: TransactionClient) -> int:
-    """Returns the deadline for the write of a decision, as a time of the client's clock in ms.
+    """Returns the deadline for the write of a decision, in ms of the client's clock.
 
-    The write may take max.block.ms, but not more than half of the margin. The margin is the part of
-    transaction.timeout.ms that is reserved for the commit (:func:`margin_ms`). So at least half of
-    the margin is left for the commit after the decision.
+    The *margin* (:func:`margin_ms`) is the part of transaction.timeout.ms that is reserved for the
+    commit. The write may take max.block.ms, but not more than half of the margin. So at least half
+    of the margin is left for the commit after the decision.
     """
     half_of_margin = margin_ms(client.config.transaction_timeout_ms) // 2
     return client.deadline(min(client.config.max_block_ms, half_of_margin))
@@ -70,12 +71,12 @@ def prepared_once(
     before: tuple[PreparedTransaction, ...],
 ) -> tuple[PreparedTransaction, ...]:
     """Prepares the transactions of ``batch`` that the driver itself writes: one with the report,
-    and one with the offsets of the consumer group. Returns these transactions, or an empty tuple if
-    ``batch`` has no report and no offsets.
+    and one with the offsets of the consumer group. Returns these transactions. The result is empty
+    if ``batch`` has neither a report nor offsets.
 
-    ``before`` has the transactions that an earlier attempt of this commit has prepared. If all of
-    them are still open, they are the result. If one of them is not open, or if ``before`` is empty,
-    new transactions are prepared.
+    ``before`` has the transactions that an earlier attempt of the same commit has prepared. If all
+    of them are still open, they are the result. If ``before`` is empty, or one of them is not open
+    any more, all are prepared anew with other ids.
     """
     found = client.describe([t.transactional_id for t in before], client.deadline())
     if before and all(is_prepared(t, found[t.transactional_id]) for t in before):
@@ -106,10 +107,11 @@ def _prepared_by_us(
 def _own_id(
     client: TransactionClient, owner: Owner, content: str, step: PrepareOwn, deadline: int
 ) -> str:
-    """Returns a transactional id for a transaction that the driver itself writes: the first id that
-    its coordinator does not know, or whose last transaction was committed.
+    """Returns a transactional id for a transaction that the driver itself writes. There is a
+    sequence of 1023 possible ids. The result is the first id that its coordinator does not know, or
+    whose last transaction was committed.
 
-    ``content`` is "report" or "offsets". Raises CommitError if none of 1023 ids may be used.
+    ``content`` is "report" or "offsets". Raises CommitError if no id is left.
     """
     name = f"{content}.{step.name}" if step.name else content
     tried = 0
@@ -140,14 +142,15 @@ def unready(
     conditions are checked, in this order:
 
     1. Each transaction is prepared: it is open, with the producer id and epoch of the decision.
-    2. Each transaction is far from its timeout.
-    3. Each partition of the transactions has a leader, and so has the partition of the log.
+    2. Each transaction is younger than its timeout minus the margin (:func:`margin_ms`).
+    3. Each partition of the transactions has a leader. The partition of the log also has a leader.
 
-    If the first or the second condition is not met, all transactions of the decision are aborted.
-    If only a leader is missing, none is aborted: a later attempt may succeed.
+    If the first or the second condition is not met, this function aborts all transactions of the
+    decision. If only the third condition is not met, it aborts none, because a later attempt may
+    succeed.
 
-    ``log`` is the transactional id of the log's writer. If the log's partition has no leader, the
-    function waits for a leader until ``deadline``.
+    ``log`` is the transactional id with which the decision is written to the log. If the log's
+    partition has no leader, the function waits for a leader until ``deadline``.
     """
     ids, number = decision.ids, decision.number
     timeout_ms = client.config.transaction_timeout_ms  # usually that of the tasks, too

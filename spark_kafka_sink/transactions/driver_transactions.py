@@ -1,7 +1,8 @@
-"""Transactions that the driver itself writes, with a consumer group's offsets or a report.
+"""Transactions that the driver itself writes. Such a transaction has the offsets of a consumer
+group, or the report of a batch (a record for the topic of the option reportTopic).
 
-:func:`prepare` begins such a transaction, writes into it, and leaves it open. ``committer.py``
-commits or aborts it together with the tasks' transactions.
+:func:`prepare` begins the transaction, writes into it, and leaves it open. ``committer.py`` commits
+or aborts it together with the tasks' transactions.
 
 :func:`add_partition_call` and :func:`produce_call` create the requests AddPartitionsToTxn and
 Produce. The writer of the commit log (``log_writer.py``) also uses these two functions.
@@ -40,7 +41,7 @@ class TopicRecord:
     """A record to write to partition 0 of ``topic``. All such records are in one partition, so
     consumers read them in the order of their writes.
 
-    ``option`` is the name of the option that names the topic, for error messages.
+    ``option`` is the option whose value is the topic, for error messages.
     """
 
     topic: str
@@ -81,13 +82,14 @@ def prepare(
     """Begins a transaction with the id ``transactional_id``, and writes ``content`` in it. Returns
     the open transaction.
 
-    Raises an error in these cases. Then the transaction may be open, and the caller must end it:
+    After an error the transaction may be open, and the caller must end it. Raises one of these
+    errors:
 
-    * AuthorizationError: a right is missing. The error names it.
+    * AuthorizationError: a right is missing. The text has the right.
     * ProducerFencedError: another producer has taken over the id.
-    * ConfigError: the timeout is above the broker's limit.
+    * ConfigError: transaction.timeout.ms is above the broker's limit.
     * KafkaTimeoutError: there is no definite response.
-    * Another ApiError: a broker has returned it.
+    * ApiError, for any other error code of a broker.
     """
     version = client.transaction_version(deadline_ms)
     # InitProducerId and AddPartitionsToTxn are never sent twice, because the first request may
@@ -145,7 +147,7 @@ def produce_call(
     """Creates the Produce request for ``records`` (pairs of key and value), all in one record batch
     for partition ``tp``.
 
-    * ``within``: the transaction of the record batch, or None.
+    * ``within``: the transaction of the record batch. None if it is written without a transaction.
     * ``sequence``: the batch's first sequence number in the transaction.
     * ``right``: the right (ACL) that the principal needs, such as "WRITE on the topic 'orders'". It
       is shown in the hint of an AuthorizationError.

@@ -5,10 +5,13 @@ This module sends EndTxn and DescribeTransactions in rounds, until each outcome 
 ``committer.py`` writes the result to the commit log. ``outcomes.py`` interprets the responses.
 
 Two drivers may end the same decision at the same time. One driver must not abort a transaction
-while the other driver commits another transaction. So the ages of the transactions determine what a
-driver may do (:class:`Age`). "Times" of docs/design/commit-protocol.md has the limits. When a
-transaction is known to be committed, all others are committed, at any age. An EndTxn that takes
-long to arrive can still leave the batch committed in part.
+while the other driver commits another transaction. So at a given age of the transactions, the
+drivers may only commit, only abort, or only wait (:class:`Age`). The section "Times" of
+docs/design/commit-protocol.md has the limits of these ages. Exception: as soon as one transaction
+is known to be committed, the driver commits all others, at any age.
+
+These rules do not cover an EndTxn that takes too long to arrive: it can still leave the batch
+committed in part.
 """
 
 from __future__ import annotations
@@ -59,19 +62,20 @@ _OVERDUE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcomes:
-    """The outcomes of the transactions of a decision, as transactional ids. The id of a committed
-    transaction is in no field. The id of any other transaction is in one of three fields:
+    """The transactional ids of a decision, by the outcome of their transactions. The id of a
+    committed transaction is in no field. The id of any other transaction is in one of three fields:
 
     * ``lost``: the transaction was aborted.
-    * ``unknown``: its coordinator has responded, but can't show how the transaction ended.
-    * ``unclear``: the transaction was not known to be ended in time. It may still be open, or its
-      coordinator may not have responded.
+    * ``unknown``: the coordinator has described the transaction, but can't show whether it was
+      committed or aborted.
+    * ``unclear``: at the end of the time limit, the transaction was still open, or its coordinator
+      had not responded.
 
     Two more fields repeat some of these ids:
 
-    * ``expired``: the ids in ``unknown`` that their coordinators no longer have.
-    * ``overdue``: the ids in ``unclear`` whose transactions are still open, although brokers should
-      have aborted them because of their age.
+    * ``expired``: the ids in ``unknown`` that the coordinators no longer have.
+    * ``overdue``: the ids in ``unclear`` whose transactions are still open a minute after their
+      timeout. Brokers should have aborted these.
     """
 
     lost: tuple[str, ...] = ()
@@ -123,17 +127,17 @@ def end_decided(
     """Commits all transactions of a decision, or aborts all of them. Returns the ids of the
     transactions that are not committed, by outcome. If all are aborted, all ids are in ``lost``.
 
-    As long as no transaction is committed, all are aborted in two cases:
+    All are aborted if no transaction is committed or has an unknown outcome, and one of these is
+    true:
 
     * One of them is already aborted, for example by brokers.
-    * ``only_lost`` is False, and one of them will soon reach its timeout.
+    * ``only_lost`` is False, and one of them is near its timeout (:attr:`Age.OLD`).
 
-    If the outcome of a transaction is unknown, the others are not aborted.
-
-    At ``deadline_ms``, the transactions without a known outcome are returned as ``unclear``. Until
-    ``checked_until_ms``, the ages of the transactions are not checked, because the caller has
-    checked them. ``deadline_ms`` and ``checked_until_ms`` are times of the client's clock. ``look``
-    is the caller's last check that the transactions' partitions have leaders.
+    At ``deadline_ms``, the transactions that are not known to be ended are returned as ``unclear``.
+    The caller has checked the ages of the transactions, so they are not checked again before
+    ``checked_until_ms``. ``deadline_ms`` and ``checked_until_ms`` are times of the client's clock.
+    ``look`` is the result of the caller's last check that the transactions' partitions have
+    leaders.
     """
     until_ms, todo = checked_until_ms, Ending.COMMIT
     found: Mapping[str, TransactionDescription] = {}
@@ -184,21 +188,22 @@ def ending(
     applies counts:
 
     1. A transaction has an unknown outcome, another one is open, and none is committed: WAIT.
-    2. A transaction is committed or has an unknown outcome: FINISH, or WAIT if ``away`` is True and
-       ``age`` is YOUNG.
+    2. A transaction is committed or has an unknown outcome: FINISH. Exception: WAIT if ``away`` is
+       True and ``age`` is YOUNG.
     3. A transaction is aborted: UNDO.
-    4. ``age`` is YOUNG: COMMIT, or WAIT if ``away`` is True.
+    4. ``age`` is YOUNG: COMMIT. Exception: WAIT if ``away`` is True.
     5. ``age`` is BETWEEN: WAIT.
     6. ``age`` is OLD, and ``only_lost`` is False: UNDO.
-    7. ``age`` is OLD, and ``only_lost`` is True: HURRY, or WAIT if ``away`` is True.
+    7. ``age`` is OLD, and ``only_lost`` is True: HURRY. Exception: WAIT if ``away`` is True.
 
     The arguments are:
 
     * ``found``: the coordinators' descriptions of the transactions.
-    * ``age``: the age of the open transactions. None if it was not checked. Then the function
-      returns None if the action depends on the age.
-    * ``away``: whether a partition of an open transaction has no leader.
-    * ``only_lost``: True for an operator's commit, which never aborts because of an age.
+    * ``age``: the age of the open transactions. It may be None, if it was not checked. Then the
+      result is None if a rule needs the age.
+    * ``away``: True if a partition of an open transaction has no leader.
+    * ``only_lost``: True for an operator's commit. Such a commit never aborts transactions because
+      of their age.
     """
     # These are the rules of "Times" in docs/design/commit-protocol.md.
     if not _lost_or_open(transactions, found):
@@ -232,8 +237,8 @@ def _next(
     """Returns two values:
 
     * The next action for the transactions of a decision, by the rules of :func:`ending`.
-    * The check that all partitions of the open transactions have leaders, for
-      :func:`commit_all`. None if a partition has no leader, or if no partition was checked.
+    * The result of a check that all partitions of the open transactions have leaders, for
+      :func:`commit_all`. None if a partition has no leader, or if there was no partition to check.
     """
     open_ = {i: d for i, d in found.items() if d.state is TransactionState.ONGOING}
     away = bool(client.leaderless(open_, deadline_ms))
@@ -253,9 +258,9 @@ def _age(
     *,
     only_lost: bool,
 ) -> Age:
-    """The age of the open transactions ``open_``, compared with their timeouts. Each transaction is
-    compared with its own timeout, because its writer may have had another transaction.timeout.ms
-    than this process.
+    """Returns the :class:`Age` of the open transactions ``open_``. Each transaction is compared
+    with its own timeout, because another process may have opened it with another
+    transaction.timeout.ms. ``only_lost`` is True for an operator's commit, which has other limits.
     """
     if not near_timeout(client, open_, lambda t: margin_ms(t) // 2, deadline_ms):
         return Age.YOUNG
@@ -290,15 +295,18 @@ def commit_all(
     found: Mapping[str, TransactionDescription] = MappingProxyType({}),
     is_one_committed: bool = False,
 ) -> CommitOutcomes:
-    """Sends EndTxn(commit) for each of ``transactions``, until each outcome is known or until
-    ``deadline_ms``. Returns the ids of the transactions that are not committed, by outcome. If none
-    is committed at ``first_by_ms``, returns at that time.
+    """Sends EndTxn(commit) for each of ``transactions``, again and again until each outcome is
+    known, or until ``deadline_ms``. Returns the ids of the transactions that are not committed, by
+    outcome. Exception: if none is committed by the time ``first_by_ms``, the function returns at
+    that time.
 
     EndTxn is sent only after a check that the partitions of the transaction have leaders. ``look``
-    is the caller's last check: the first EndTxn uses it if it is at most a second old. ``found``
-    are the caller's descriptions of transactions. If a transaction of the decision is committed
-    (``is_one_committed``), all others must be committed. Then the transactions that are too old for
-    :attr:`Age.YOUNG` are not checked, because they are also too old to wait for a leader.
+    is the result of the caller's last check: the first EndTxn uses it if it is at most a second
+    old. ``found`` are descriptions of transactions that the caller already has.
+
+    ``is_one_committed`` is True if a transaction of the decision is already committed. Then all
+    others must be committed, too, and those that are too old for :attr:`Age.YOUNG` are not checked
+    for leaders, because there is no time to wait for a leader.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
@@ -348,9 +356,9 @@ def _aged(
     deadline_ms: int,
     patience: int = 1,
 ) -> frozenset[str] | None:
-    """Returns the ids of the open transactions in ``found`` that are too old to be
-    :attr:`Age.YOUNG`. Transactions that no broker lists are left out. Returns None if the brokers
-    don't respond within ``patience`` times two seconds.
+    """Returns the ids of the open transactions in ``found`` that are not :attr:`Age.YOUNG` any
+    more. Exception: transactions that no broker lists are left out, because their ages are unknown.
+    Returns None if the brokers don't respond in time: 2 seconds, multiplied by ``patience``.
     """
     open_ = {i: one for i, one in found.items() if one.state is TransactionState.ONGOING}
     soon = min(deadline_ms, client.clock.now_ms() + patience * _AGES_MS)
@@ -409,8 +417,8 @@ def described_when_ended(
     client: TransactionClient, ids: Collection[str], deadline_ms: int, wait_ms: int = _MARKERS_MS
 ) -> Mapping[str, TransactionDescription]:
     """Requests the descriptions of transactions from their coordinators. ``ids`` has the
-    transactional ids. If commits or aborts are in progress, waits for their end, but not longer
-    than ``wait_ms``.
+    transactional ids. If the commit or abort of a transaction is in progress, waits for its end, at
+    most ``wait_ms``. If it has not ended by then, its description still shows it as in progress.
     """
     found = dict(client.describe(ids, deadline_ms))
     until_ms, attempts = min(deadline_ms, client.clock.now_ms() + wait_ms), 0
@@ -426,14 +434,16 @@ def described_when_ended(
 def abort_all(
     client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
 ) -> bool:
-    """Aborts each of ``transactions`` that is open. Returns True if none of them may still be open
-    after that. There are three reasons for the result False:
+    """Aborts each of ``transactions`` that is open. Returns True if all have ended. Returns False
+    if some may still be open, for one of these reasons:
 
-    * A transaction can't be described in time. Then nothing is aborted.
-    * A partition of a transaction has no leader. Only this transaction is not aborted.
+    * A transaction can't be described in time. In this case, nothing is aborted.
+    * A partition of a transaction has no leader. In this case, the transaction is not aborted, but
+      the others are.
     * An abort gets no definite response in time.
 
-    A transaction that is still open is aborted by a later sweep, or times out.
+    A transaction that is still open is aborted by the sweep of a later commit or abort, or times
+    out.
     """
     try:
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
@@ -451,12 +461,12 @@ def undo(
     deadline_ms: int,
     until_ms: int,
 ) -> bool:
-    """Aborts all transactions of a decision, and returns True if all are aborted. If one of them is
-    committed or has an unknown outcome, none is aborted.
+    """Aborts all transactions of a decision. Returns True if all are aborted after that. If one of
+    them is committed or has an unknown outcome, none is aborted.
 
     If one of them is already aborted, EndTxn is sent until ``deadline_ms``. If all are still open,
-    EndTxn is sent only until ``until_ms``. ``deadline_ms`` and ``until_ms`` are times of the
-    client's clock.
+    EndTxn is sent only until ``until_ms``, because an operator's command may commit them after
+    that. ``deadline_ms`` and ``until_ms`` are times of the client's clock.
     """
     ids = [t.transactional_id for t in transactions]
     # They are described again, because another driver may have committed one in the meantime.
@@ -486,7 +496,9 @@ def _lost_or_open(
 def _is_doubtful(
     transactions: Sequence[PreparedTransaction], found: Mapping[str, TransactionDescription]
 ) -> bool:
-    """Whether at least one transaction is still open, and none is known to be committed."""
+    """Whether at least one transaction is still open, and none is known to be committed. If another
+    transaction has an unknown outcome, it is then doubtful whether the open ones may be committed.
+    """
     seen = [(t, found[t.transactional_id]) for t in transactions]
     is_open = any(is_prepared(t, now) for t, now in seen)
     return is_open and not any(is_committed(t, now) for t, now in seen)
@@ -501,14 +513,15 @@ def near_timeout(
     only_listed: bool = False,
     beside: Beside | None = None,
 ) -> frozenset[str]:
-    """Returns the ids in ``found`` whose transactions are near their timeout: they have been open
-    for longer than their timeout minus ``margin_of(timeout)``, in milliseconds. With brokers before
-    3.8, the age of a transaction is measured by this machine's clock.
+    """Returns the ids in ``found`` whose transactions are near their timeout. A transaction is near
+    its timeout if its age is more than timeout - ``margin_of(timeout)``, in milliseconds. The
+    coordinators measure the age. Exception: with brokers before 3.8, this machine's clock measures
+    it.
 
-    * ``only_listed``: if False, the ids of transactions that no coordinator lists as open are also
-      returned.
-    * ``beside``: requests for ages that were already sent, or None. Their responses are used if the
-      requests are for the same ids and ages.
+    * ``only_listed``: if False, a transaction that no coordinator lists as open also counts as near
+      its timeout.
+    * ``beside``: requests for ages that were already sent, or None. Their responses are used if
+      they are for the same ids and the same ages.
     """
     by_timeout: dict[int, list[str]] = defaultdict(list)
     for one, description in found.items():

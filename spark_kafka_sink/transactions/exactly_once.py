@@ -1,12 +1,13 @@
-"""The entry to exactly-once for the driver: plan, commit and abort a batch, for one Kafka cluster.
+"""The class with which the Spark driver uses this package: :class:`ExactlyOnceDriver` plans,
+commits and aborts batches in one Kafka cluster.
 
-:class:`ExactlyOnceDriver` connects client, commit log and committer. Its planning checks rights and
+The class connects the client, the commit log and the committer. Its planning checks rights and
 limits before a task starts. ``table.py`` chooses the steps of the protocol, and ``committer.py``
 performs them.
 
 A Python process keeps its connections for later calls (:func:`shared_driver`). For a minute after a
 commit, the process also remembers the state that it has written to the commit log. The next commit
-of the same key may use this state, without reading the log. Planning always reads the log.
+under the same key may use this state, without reading the log. Planning always reads the log.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _KEPT: Final = 4
 
 
 class ExactlyOnceDriver:
-    """Plans, commits and aborts batches, for one Kafka cluster. Only one thread at a time may use a
-    driver.
+    """Plans, commits and aborts batches, for one Kafka cluster. Only one thread at a time may use
+    an object of this class.
 
-    ``config`` is the config of the tasks' producers. Planning checks that brokers allow its
-    transaction.timeout.ms. ``log_topic`` is the topic of the commit log. ``commit``, ``abort`` and
-    ``abort_unknown`` are the methods of :class:`Committer`.
+    ``config`` is the config of the tasks' producers. :meth:`plan` checks that brokers allow the
+    transaction.timeout.ms in it. ``log_topic`` is the topic of the commit log. ``commit``,
+    ``abort`` and ``abort_unknown`` are the methods of :class:`Committer`.
     """
 
     def __init__(
@@ -68,9 +69,10 @@ class ExactlyOnceDriver:
         self.client.close()
 
     def plan(self, key: str, check: Callable[[CommitState], None] = lambda _: None) -> CommitState:
-        """Prepares the write of a batch, before any task starts. Checks rights and limits, ends the
-        decided batch of an earlier driver, and returns the state of ``key``. A batch is decided if
-        the commit log has the decision to commit it.
+        """Does the planning of a new batch, before any task starts: checks rights and limits, ends
+        the batch that an earlier driver has decided, and then returns the state of ``key``. A batch
+        is decided if the commit log has the decision to commit it. To end a batch means to commit
+        or to abort all its transactions.
 
         Raises an error in these cases:
 
@@ -78,8 +80,8 @@ class ExactlyOnceDriver:
         * transaction.timeout.ms is above the broker's limit.
         * The brokers are too old.
         * The decided batch can't be ended (:meth:`Committer.roll_forward`).
-        * ``check``, a function that is called with the state, raises CommitError or SupersededError
-          because the batch can't follow this state.
+        * The new batch can't follow the state. ``check`` is a function that is called with the
+          state, and raises CommitError or SupersededError in this case.
         """
         prefix, now = prefix_of_key(key), self.client.clock.now_ms()
         if self._checked.get(prefix, 0) <= now:
@@ -92,10 +94,10 @@ def check_rights(client: TransactionClient, prefix: str, deadline_ms: int) -> No
     """Checks that the brokers accept transactions whose ids begin with ``prefix``. The check fences
     no producer: it sends InitProducerId for an id that no producer uses.
 
-    Raises an error if the brokers don't accept them:
+    Raises an error if the brokers don't accept such transactions:
 
     * AuthorizationError: rights on the transactional ids are missing.
-    * ConfigError: the timeout is above the brokers' limit.
+    * ConfigError: the client's transaction.timeout.ms is above the brokers' limit.
     * UnsupportedVersionError: the brokers are too old.
     """
     transactional_id, weaker = check_id(prefix), "none"
@@ -124,9 +126,9 @@ _shared: ProcessLocal[dict[tuple[ProducerConfig, str], ExactlyOnceDriver]] = Pro
 
 @contextmanager
 def shared_driver(config: ProducerConfig, log_topic: str) -> Iterator[ExactlyOnceDriver]:
-    """A context manager with the :class:`ExactlyOnceDriver` that this process keeps for these
-    options. It creates the driver if there is none. If the ``with`` block raises an error, the
-    driver is closed and not kept.
+    """A context manager with the :class:`ExactlyOnceDriver` that this process keeps for ``config``
+    and ``log_topic``. It creates the driver if the process keeps none for them. If the ``with``
+    block raises an error, the driver is closed and not kept.
     """
     kept = _shared()
     driver = kept.pop((config, log_topic), None) or ExactlyOnceDriver(config, log_topic)

@@ -2,12 +2,13 @@
 
 * The *margin* is the time that is reserved for the commit of a decided batch. A batch may be
   decided only if each of its transactions is younger than its timeout minus the margin.
-* The *lease* is the timeout of another transaction: the *log transaction*, which writes the
-  decision to the commit log.
+* The *log transaction* is the transaction that writes the decision to the commit log.
+* The *lease* is the timeout of the log transaction.
 
-The log transaction begins before the ages of the batch's transactions are checked. The decision
-takes effect when EndTxn commits the log transaction. If EndTxn arrives after the lease, and the
-coordinator has already aborted the log transaction, the decision never takes effect.
+The ages of the batch's transactions are checked after the log transaction has begun. The decision
+takes effect when EndTxn commits the log transaction. Soon after the lease, the coordinator aborts
+the log transaction, and then the decision never takes effect. So the lease limits the time from the
+check to the decision.
 """
 
 from __future__ import annotations
@@ -27,21 +28,24 @@ def margin_ms(timeout_ms: int) -> int:
     """Returns the margin in milliseconds: the part of transaction.timeout.ms that is reserved for
     the driver's commit.
 
-    The margin is a tenth of transaction.timeout.ms, but at least 30 s. If transaction.timeout.ms is
-    less than 60 s, the margin is half of transaction.timeout.ms.
+    The margin is a tenth of transaction.timeout.ms, but at least 30 s. Exception: if
+    transaction.timeout.ms is less than 60 s, the margin is half of transaction.timeout.ms.
     """
     return max(timeout_ms // 10, min(_MARGIN_MS, timeout_ms // 2))
 
 
 def lease_ms(timeout_ms: int) -> int:
-    """Returns the lease in milliseconds: the timeout of a transaction that writes to the commit
-    log, for example the decision to commit a batch. The lease is half of (:func:`margin_ms` -
-    10 s), but at least 1 s and at most 15 s.
+    """Returns the lease in milliseconds: the timeout of the log transaction. ``timeout_ms`` is
+    transaction.timeout.ms, the timeout of the batch's transactions. The lease is (:func:`margin_ms`
+    - 10 s) / 2, but at least 1 s and at most 15 s.
 
-    A coordinator may abort this transaction up to 10 s after the lease. Until then, EndTxn can
-    commit the transaction, and the decision takes effect. So the margin must be longer than the
-    lease and these 10 s together. If transaction.timeout.ms is less than 60 s, the margin may be
-    too short. Then a late decision may take effect after transactions of its batch have timed out,
-    and the batch may be committed in part.
+    A coordinator may abort the log transaction up to 10 s after the lease, because by default it
+    searches for transactions that have timed out every 10 s. Until then, EndTxn can commit the log
+    transaction, and the decision takes effect. So that the batch can still be committed then, the
+    margin must be longer than the lease and these 10 s together.
+
+    Exception: the margin is not longer if transaction.timeout.ms is 22 s or less, because the lease
+    is at least 1 s. Then a late decision may take effect after transactions of its batch have timed
+    out, and the batch may be committed in part.
     """
     return max(1_000, min(_LONGEST_MS, (margin_ms(timeout_ms) - _SCAN_MS) // 2))

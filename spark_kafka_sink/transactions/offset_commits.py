@@ -1,5 +1,5 @@
-"""Commits a consumer group's offsets in a transaction of the driver, together with the data. The
-offsets take effect when the transaction is committed (KIP-98).
+"""Writes a consumer group's offsets into a transaction of the driver, which is committed together
+with the data. The offsets take effect when the transaction is committed (KIP-98).
 
 :class:`GroupOffsets` creates the requests that add a group's offsets to a transaction.
 ``datasource/exactly_once/source_offsets.py`` reads the offsets. ``committer.py`` ends the
@@ -49,7 +49,8 @@ class GroupOffsets:
 
     The transaction that commits the offsets also writes to a partition of the topic
     __consumer_offsets. DescribeTransactions omits this partition if the principal may not see the
-    topic.
+    topic. Then
+    no check before the commit shows whether this partition has a leader.
     """
 
     group_id: str
@@ -105,15 +106,18 @@ class GroupOffsets:
 def _error_in_offsets(
     client: TransactionClient, what: str
 ) -> Callable[[TxnOffsetCommitResponse], ErrorCode]:
-    """Creates a function for the responses to TxnOffsetCommit. The function returns the error code
-    after which the whole request is sent again, or NONE if there is no error.
+    """Creates a function that checks a response to TxnOffsetCommit. If the request must be sent
+    again, the function returns the error code that is the reason. It returns NONE if the response
+    has no error.
 
     The error of a partition is handled in one of three ways:
 
-    * An error that can be retried is returned.
-    * The cluster does not have the partition: the error is returned, until 5 seconds after the
-      first such error. Then it is raised as an exception.
+    * If it can be retried, its code is returned.
+    * If the cluster does not have the partition, its code is returned for the first 5 seconds,
+      because the partition may be new. After that it is raised as an exception.
     * Any other error is raised as an exception.
+
+    ``what`` is the name of the request, for the text of the exception.
     """
     unknown_until: int | None = None
 

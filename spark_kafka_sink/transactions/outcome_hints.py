@@ -19,7 +19,7 @@ NOTHING_UNDONE: Final = (
 
 
 def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
-    """Creates the hint for an error: a decided batch could not be committed completely.
+    """Creates the hint for the error that a decided batch could not be committed completely.
 
     * ``key``, ``number``: the key and the number of the batch.
     * ``of``: how many transactions the batch has.
@@ -76,9 +76,9 @@ def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
 
 
 def _named(ids: Sequence[str], key: str) -> str:
-    """Returns the arguments with which ``kprod txn abort`` ends the transactions in ``ids``: the
-    prefix of ``key``, and the run. All these transactions are of one run. If the first id can't be
-    parsed, this id is the only argument.
+    """Returns the arguments with which ``kprod txn abort`` ends the transactions in ``ids``. These
+    transactions must all be of one run. The arguments are the prefix of ``key``, and the run in the
+    first id. If the first id can't be parsed, this id is the only argument.
     """
     found = parse(ids[0])
     return ids[0] if found is None else f"--prefix {prefix_of_key(key)} --run {found.run}"

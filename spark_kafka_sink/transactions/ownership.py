@@ -10,8 +10,9 @@
 :class:`Owner` is a run that wants to commit a batch. It applies the rule to the state of the key.
 ``table.py`` chooses the step that follows.
 
-A driver first fences the earlier writers of the key, and then applies the rule to the state. So its
-decision to commit a batch is written only if no other driver has changed the state in the meantime.
+A driver first fences the earlier writers of the key, then reads the state, and applies the rule to
+it. Its later write of a decision fails if another driver has fenced it since. So the decision is
+written only if no other driver has changed the state after the read.
 If two drivers run the same query, one of them is stopped, and each batch is visible once. For
 example, a stream has the drivers A and B. The run of A owns the key at generation 1:
 
@@ -65,8 +66,8 @@ class Numbering(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The run that wants to commit or abort a batch. This run need not own the key yet:
-    :meth:`may_decide` shows whether it may commit the batch.
+    """A run that wants to commit or abort a batch. It is the owner of the key, or may become the
+    owner by its commit. :meth:`may_decide` shows whether it may commit the batch.
 
     * ``key``: the name of the query or the job in the commit log.
     * ``run_id``: a stream's run id. For a batch job, planning generates it.
@@ -83,9 +84,10 @@ class Owner:
     numbering: Numbering = Numbering.STREAM
 
     def may_decide(self, state: CommitState) -> bool:
-        """Whether this run may commit its batch. True in two cases:
+        """Whether this run may decide its batch, which makes the commit of the batch possible. True
+        in two cases:
 
-        * The run owns the key, and planned the batch at the generation directly before its
+        * The run owns the key, and planned the batch at the generation directly before this run's
           take-over, or later.
         * The run is not superseded, and the key still has the generation at which the batch was
           planned. Then the run may take over the key.

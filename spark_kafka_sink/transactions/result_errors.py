@@ -1,4 +1,5 @@
-"""The exceptions for failed commits, aborts, plannings and operator's commands.
+"""The exceptions for failures of a commit, an abort, the planning of a batch or an operator's
+command.
 
 :func:`error_of` creates the exception from a :class:`Refuse` (``results.py``). The type of the
 exception shows which rows read_committed consumers see after the failure. The text shows the
@@ -94,8 +95,8 @@ class _Text:
 
 
 def error_of(key: str, found: Refuse) -> KafkaError:
-    """Creates the exception for ``found``: the reason why an operation on ``key`` has failed, such
-    as a commit or an operator's command. If this reason is itself an exception, returns this
+    """Creates the exception for the failure ``found`` of an operation on ``key``, such as a commit
+    or an operator's command. If ``found.reason`` has an exception (:class:`Raised`), returns this
     exception.
     """
     reason = found.reason

@@ -47,10 +47,9 @@ class Visible(Enum):
 
 
 class Commit(Enum):
-    """The result of a commit. The first four members are successes, the others are failures.
-
-    The failures are also results of an abort, of the planning of a batch, and of an operator's
-    change.
+    """The result of a commit. COMMITTED, ALREADY_DONE, EMPTY and PREPARED are successes. The others
+    are failures, and are also the failures of an abort, of the planning of a batch, and of an
+    operator's change.
     """
 
     COMMITTED = "committed"
@@ -87,13 +86,13 @@ _VISIBLE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """The result of an abort that has not failed.
+    """The result of a call of ``Committer.abort`` that has not failed.
 
     * ``swept``: the ids of the aborted transactions that no task has reported.
-    * ``visible``: NONE if the rows of the batch are not visible. UNKNOWN if the log has the
-      decision to commit the batch, which an abort never undoes. ALL if the run of the batch has
-      already committed it: Spark may also abort a batch after its commit, and so does a block that
-      was interrupted at its end.
+    * ``visible``: NONE if no row of the batch is visible. UNKNOWN if the log has the decision to
+      commit the batch, which an abort never undoes. ALL if the run of the batch has already
+      committed it. (Spark may call abort even after the commit. A block that was interrupted at its
+      end does the same.)
     """
 
     swept: tuple[str, ...] = ()
@@ -116,12 +115,14 @@ class LogLost:
 @dataclass(frozen=True, slots=True)
 class RunAborted:
     """The reason why a commit or the planning of a batch fails: the run of the batch can't commit
-    any more. As a rule, this run was aborted.
+    any more. Either this run was aborted, or another run had already taken over the key when this
+    run planned the batch. (:class:`TakenOver` is the reason if another run has taken over since the
+    planning.)
     """
 
     run: str
-    #: True if ``run`` was certainly aborted. If false, either ``run`` was aborted, or another run
-    #: had taken over the key before ``run`` planned the batch.
+    #: True if ``run`` was certainly aborted. False if the log does not show which of the two
+    #: causes it was.
     is_certain: bool
     #: True if the batch is a txnVersion of a job. Then the hint of the error names one more
     #: possible cause: another version was committed at the same time.
@@ -131,7 +132,8 @@ class RunAborted:
 @dataclass(frozen=True, slots=True)
 class TakenOver:
     """The reason why a commit or the planning of a batch fails: the generation of the key has grown
-    since the batch was planned. As a rule, another run has taken over the key.
+    since the batch was planned. Either another run has taken over the key, or another change has
+    raised the generation (``is_certain``).
     """
 
     #: The run that planned the batch.
@@ -164,8 +166,8 @@ class WrittenMeanwhile:
 
 @dataclass(frozen=True, slots=True)
 class VersionLeftOut:
-    """The reason why a commit or the planning of a batch fails: the job has skipped the txnVersion
-    ``number``. This txnVersion was never written, and the later one, ``last_done``, is already
+    """The reason why a commit or the planning of a batch fails: the txnVersion ``number`` of the
+    job comes too late. It was never written, and the later txnVersion ``last_done`` is already
     done.
     """
 
@@ -188,7 +190,7 @@ class VersionForgotten:
 @dataclass(frozen=True, slots=True)
 class NotTheNextOne:
     """The reason why a commit or the planning of a batch fails: batch ``number`` of ``query`` can't
-    follow the last done batch of the key. The last done batch is batch ``last_done`` of the query
+    follow the newest done batch of the key. That is batch ``last_done`` of the query
     ``done_query``.
     """
 
@@ -212,8 +214,8 @@ class OtherRows:
 
 @dataclass(frozen=True, slots=True)
 class WritesMissing:
-    """The reason why the commit of a block (``spark_kafka_sink.transaction``) fails: the commit log
-    does not have the same number of writes as the block.
+    """The reason why the commit of a block (``spark_kafka_sink.transaction``) fails: the number of
+    writes that the commit log has recorded differs from the number of writes in the block.
     """
 
     #: The number of the batch.
@@ -274,9 +276,9 @@ class NoLeader:
 
 @dataclass(frozen=True, slots=True)
 class OwnEnded:
-    """The reason why a commit fails: another client has ended the transaction in which the driver
-    writes the report of batch ``number``, or the offsets of a consumer group. ``error`` is the
-    broker's response.
+    """The reason why a commit fails: another client has ended a transaction of the driver itself.
+    In this transaction, the driver writes the report of batch ``number``, or the offsets of a
+    consumer group. ``error`` is the broker's response.
     """
 
     number: int
@@ -349,8 +351,9 @@ class NotDescribed:
 @dataclass(frozen=True, slots=True)
 class EndedSomehow:
     """The reason why a commit fails: it is unknown whether the batch is committed. The decision to
-    commit the batch is not in the commit log now, but may have been there before. The coordinators'
-    descriptions of the batch's transactions do not show the outcome either.
+    commit the batch is not in the commit log now, but may have been there before. The coordinators
+    have described the batch's transactions, but the descriptions do not show whether all are
+    committed.
     """
 
     number: int
@@ -364,7 +367,7 @@ class EndedSomehow:
 @dataclass(frozen=True, slots=True)
 class OutcomeUnknown:
     """The reason why a commit or the planning of a batch fails: the commit log has the decision to
-    commit batch ``number``, and it is unknown whether some of its transactions are committed.
+    commit batch ``number``, and the outcome of some of its transactions is unknown.
     """
 
     number: int
@@ -380,7 +383,8 @@ class OutcomeUnknown:
 class PerhapsDecided:
     """The reason why a commit fails: it is unknown whether the decision to commit batch ``number``
     was written to the commit log. ``ids`` are the transactional ids of the batch. ``error`` was
-    raised by the write of the decision, or by a later step of the commit.
+    raised by the write of the decision, or by a later step that was to find out whether the log has
+    it.
     """
 
     number: int
@@ -398,9 +402,9 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NotFinished:
-    """The reason why a commit or a planning fails: the decision to commit batch ``number`` was
-    written to the commit log, but this batch could not be finished, because of ``error``. A
-    planning must finish the decided batch first, even if it plans another batch.
+    """The reason why a commit or the planning of a batch fails: the commit log has the decision to
+    commit batch ``number``, but this batch could not be finished, because of ``error``. The commit
+    or the planning may be for a later batch: it must finish the decided batch first.
 
     ``fate`` is the state of the transactions of batch ``number``. ``ids`` are their transactional
     ids.
@@ -415,8 +419,9 @@ class NotFinished:
 @dataclass(frozen=True, slots=True)
 class BatchBefore:
     """The reason why the commit of batch ``number`` fails: the commit log has the decision to
-    commit another batch of the same query or job. That batch must be finished first, and this
-    failed with ``by``. So batch ``number`` is not decided, and none of its rows is visible.
+    commit another batch of the same query or job. That batch must be finished first, and could not
+    be finished. ``by`` is the reason. So batch ``number`` is not decided, and none of its rows is
+    visible.
     """
 
     number: int
@@ -513,16 +518,17 @@ def in_part(decision: Decision, lost: tuple[str, ...]) -> Refuse:
 
 
 def perhaps_decided(tried: Decision, error: KafkaError) -> Refuse:
-    """Returns the failure of a commit if it is unknown whether its decision ``tried`` was written
-    to the commit log. ``error`` was raised by the write of the decision, or by a later step of the
-    commit.
+    """Creates the failure of a commit whose decision ``tried`` may have been written to the commit
+    log, or not. ``error`` was raised by the write of the decision, or by a later step that was to
+    find out whether the log has it.
     """
     return Refuse(Commit.UNKNOWN, PerhapsDecided(tried.number, tried.ids, error))
 
 
 def not_finished(decision: Decision, fate: Fate, error: KafkaError) -> Refuse:
-    """Returns the failure if ``error`` was raised after ``decision``, the decision to commit a
-    batch, was written to the commit log. ``fate`` is the state of the batch's transactions.
+    """Creates the failure of an operation that could not finish a decided batch. The commit log has
+    ``decision``, the decision to commit the batch. ``error`` was raised after that. ``fate`` is the
+    state of the batch's transactions.
     """
     return Refuse(Commit.UNKNOWN, NotFinished(decision.number, decision.ids, fate, error))
 
@@ -531,8 +537,8 @@ def outcome_of_decision(
     tried: Decision, seen: tuple[TransactionDescription, ...] | KafkaError
 ) -> Commit | Refuse | None:
     """Finds out whether the batch of the decision ``tried`` is committed. This decision is not in
-    the commit log now, but may have been there before. Then another driver may have ended the
-    transactions of the batch.
+    the commit log now, but may have been there before. In this case another driver may have ended
+    the transactions of the batch.
 
     ``seen`` has the coordinators' descriptions of these transactions, in the order of
     ``tried.transactions``. If the request for the descriptions failed, ``seen`` is the error.

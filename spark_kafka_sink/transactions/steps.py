@@ -47,9 +47,9 @@ from spark_kafka_sink.transactions.transactional_ids import TransactionalId
 class CommitBatch:
     """Goal: make all rows of ``batch`` visible.
 
-    Exception: ``batch`` may be only one write of a block (``spark_kafka_sink.transaction``). Then
-    the goal is to record this write in the commit log. The end of the block makes the rows of all
-    its writes visible.
+    Exception: if ``batch`` is a single write of a block (``spark_kafka_sink.transaction``), the
+    goal is to record this write in the commit log. The commit at the end of the block makes the
+    rows of all its writes visible.
     """
 
     owner: Owner
@@ -68,8 +68,9 @@ def _expected(_: CommitState) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RollForward:
-    """Goal: end the decided batch of ``key``, if there is one. Its transactions are all committed,
-    or all aborted. After an abort, the batch must be written again.
+    """Goal: end the decided batch of ``key``, if there is one. Either all transactions of the batch
+    are committed, or all are aborted (:class:`EndAll`). After an abort, the batch must be written
+    again.
     """
 
     key: str
@@ -82,14 +83,15 @@ class RollForward:
 
 @dataclass(frozen=True, slots=True)
 class AbortBatch:
-    """Goal: abort batch ``number``, and two more kinds of open transactions:
+    """Goal: abort the prepared transactions of batch ``number``, and then two kinds of other open
+    transactions:
 
     * Transactions of the run ``owner.run_id``, planned at the generation ``owner.generation`` or
       earlier.
     * Transactions of superseded runs, which can't commit any more.
 
-    If the batch is decided, nothing is aborted. If another batch is decided, the transactions of
-    its decision stay open.
+    Exceptions: if the batch is decided, nothing is aborted. If another batch is decided, the
+    transactions of that decision stay open.
     """
 
     owner: Owner
@@ -106,10 +108,11 @@ class AbortBatch:
 
 @dataclass(frozen=True, slots=True)
 class AbortUnknown:
-    """Goal: abort a batch of ``key``. The run of the batch is unknown, because no task has sent a
-    commit message.
+    """Goal: abort a batch of ``key`` whose run is unknown, because no task has sent a commit
+    message.
 
-    ``mine`` returns True for the transactional ids of the batch. These ids contain the run.
+    ``mine`` returns True for the transactional ids of the batch. The id of a transaction contains
+    its run, so the ids of the batch's open transactions show the run.
     """
 
     key: str
@@ -119,7 +122,7 @@ class AbortUnknown:
 @dataclass(frozen=True, slots=True)
 class EndByHand:
     """Goal of an operator: abort ``transactions``, which all belong to ``key``. A transaction that
-    has changed since it was described is left alone.
+    has changed since the command has read its description is left alone.
     """
 
     key: str
@@ -135,8 +138,9 @@ class EndByHand:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Goal of an operator: end the decided batch of ``key``. As a rule, this batch is PARTIAL: some
-    of its transactions are committed, and others were aborted.
+    """Goal of an operator: end the decided batch of ``key`` as the operator chooses (``done``). The
+    batch is PARTIAL (some of its transactions are committed, and others were aborted), or the
+    outcome of some of its transactions is unknown.
     """
 
     key: str
@@ -175,11 +179,13 @@ Goal = CommitBatch | RollForward | AbortBatch | AbortUnknown | EndByHand | Resol
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result of an operator's abort, as transactional ids.
+    """The result of an operator's abort.
 
-    ``meanwhile`` are transactions that have ended or changed since the operator saw them.
-    ``failed`` are transactions that may still be open, each with the error code of the response, or
-    None if there was no response.
+    * ``aborted``: the ids of the transactions that were aborted.
+    * ``meanwhile``: the ids of transactions that were left alone, because they have ended or
+      changed since the operator saw them.
+    * ``failed``: the ids of transactions that may still be open, each with the error code of the
+      response, or None if there was no response.
     """
 
     aborted: tuple[str, ...] = ()
@@ -223,8 +229,8 @@ class View:
     """All facts that this process has collected while it works on one goal, such as the commit of a
     batch.
 
-    If a step fails, the key may be opened again. Then some facts are kept, and the others are
-    dropped.
+    If a step fails, the process may open the key again. Then some facts are kept, and the others
+    are dropped. Two comments between the fields show which.
     """
 
     #: The state of the key that this process has most recently read or written.
@@ -302,8 +308,8 @@ class View:
 
 
 class Writing(Enum):
-    """The reason for a write of the commit log. If the write fails, the reason determines what this
-    means for the rows of the batch.
+    """The reason for a write to the commit log. If the write fails, the reason shows whether rows
+    of the batch are visible.
     """
 
     DONE = "all transactions of a decision are committed"
@@ -333,8 +339,9 @@ class Read:
 class Open:
     """Step: open the key, which fences its earlier writers and reads its state.
 
-    First wait for a random time between 0 and ``up_to_ms`` milliseconds. If the random time is
-    longer than ``most_ms`` milliseconds, wait for ``most_ms``.
+    Before that, wait for a random time of at most ``up_to_ms`` milliseconds, but not longer than
+    ``most_ms`` milliseconds. The wait is random so that several processes do not fence each other
+    again and again.
     """
 
     up_to_ms: int = 0
@@ -345,8 +352,9 @@ class Open:
 class Remove:
     """Step: fence the writers of the key, and remove its records without decoding them.
 
-    First wait for a random time between 0 and ``up_to_ms`` milliseconds. If the random time is
-    longer than ``most_ms`` milliseconds, wait for ``most_ms``.
+    Before that, wait for a random time of at most ``up_to_ms`` milliseconds, but not longer than
+    ``most_ms`` milliseconds. The wait is random so that several processes do not fence each other
+    again and again.
     """
 
     up_to_ms: int = 0
@@ -358,9 +366,10 @@ class Confirm:
     """Step: check that the state is the newest state of the key in the commit log. The state may be
     old, because a former leader of the log's partition may have returned it.
 
-    The step writes the unchanged state, and aborts this write before it takes effect. Only the
-    present leader accepts the write. If the log has a record of the key that this process has not
-    read, the state is old, and the step fails.
+    The step produces the unchanged state in a transaction, and then aborts the transaction. Only
+    the present leader accepts the record, and returns its offset. The step reads the log up to this
+    offset. If the log has a record of the key that this process has not read, the state is old, and
+    the step fails.
     """
 
 
@@ -377,10 +386,11 @@ class LookAt:
 
 @dataclass(frozen=True, slots=True)
 class EndAll:
-    """Step: commit all transactions of ``decision``, or abort all of them.
+    """Step: commit all transactions of ``decision``. Exception: all are aborted if none is
+    committed yet, and one of these is true:
 
-    If ``only_lost`` is true, the transactions are aborted only if brokers have already aborted some
-    of them.
+    * Some were already aborted, for example by brokers.
+    * ``only_lost`` is False, and some are near their timeout.
     """
 
     decision: Decision
@@ -422,9 +432,9 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class PrepareOwn:
-    """Step: write the report and the consumer group's offsets of the batch, each in a transaction
-    of the driver itself. These transactions stay open, and are committed with the batch. The
-    transactional ids contain ``number`` and ``name``.
+    """Step: write the report of the batch and the offsets of a consumer group, if there are any,
+    each in a transaction of the driver itself. These transactions stay open, and are committed with
+    the batch. Their transactional ids contain the fields ``number`` and ``name``.
     """
 
     #: The number of the write, if the batch is one write of a block. 0 for all other batches.
@@ -455,8 +465,8 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Step: abort open transactions that will not be committed. A transaction that the decision in
-    the commit log names stays open.
+    """Step: abort open transactions that will not be committed. The fields select these
+    transactions. Exception: a transaction stays open if the decision in the commit log names it.
     """
 
     #: The open transactions of these runs are aborted, if they were planned at the generation
@@ -478,12 +488,12 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class AbortExactly:
-    """Step: abort ``transactions``. A transaction that has changed since it was described is left
-    alone.
+    """Step: abort ``transactions``. A transaction that has changed since the command has read its
+    description is left alone.
 
     ``prepared`` has the ids of transactions that a decision names. For these ids EndTxn is sent,
-    and never InitProducerId. After an InitProducerId, a coordinator can't show any more how the
-    earlier transaction of the id has ended.
+    and never InitProducerId, because after an InitProducerId a coordinator can't show any more how
+    the earlier transaction of the id has ended.
     """
 
     transactions: tuple[TransactionDescription, ...]
@@ -496,7 +506,8 @@ class EndRest:
     transactions are committed. If ``done`` is false, they are aborted.
 
     ``accepted`` has the ids of ended transactions whose outcome the operator has accepted
-    (:class:`Resolve`). The command does not fail because of these outcomes.
+    (:class:`Resolve`). All other transactions must end as ``done`` requires, or the operator's
+    command fails.
     """
 
     decision: Decision
@@ -531,14 +542,14 @@ def with_read(view: View, state: CommitState, *, is_settled: bool) -> View:
 
 def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) -> View:
     """Creates the view after the key was opened. The opening began at the time ``begun_ms``, and
-    has read ``state``.
+    has read ``state``. ``wall_ms`` is the wall-clock time.
 
     The new view keeps the facts of ``before`` that do not depend on the state, such as the time
     limit. All other facts are dropped.
 
-    ``before.tried`` is the decision that a commit has written, or may have written. If ``state``
-    contains this decision, the write has succeeded, and the new view has the decision in the field
-    ``decided``.
+    ``before.tried`` is the decision that an earlier attempt of this commit has tried to write. If
+    ``state`` contains this decision, the write has succeeded, and the new view has the decision in
+    the field ``decided``.
     """
     found, tried = state.decision, before.tried
     is_ours = found is not None and tried is not None and set(found.ids) == set(tried.ids)
@@ -604,9 +615,9 @@ def with_seen(view: View, seen: tuple[TransactionDescription, ...] | KafkaError)
     coordinators' descriptions of the transactions of ``view.tried``, or the error if no
     descriptions were received.
 
-    * If all these transactions were aborted, the copy's fields ``tried`` and ``decided`` are None:
-      no row of the batch is or will be visible.
-    * If each transaction is aborted or still open, the copy's field ``decided`` is None.
+    * If each of these transactions is aborted or still open, the copy's field ``decided`` is None.
+    * If all are certainly aborted, the copy's field ``tried`` is None, too: no row of the batch is
+      or will be visible.
     """
     tried = view.tried
     assert tried is not None
@@ -657,8 +668,9 @@ def with_write(view: View, step: Write) -> View:
 
 
 def without_write(view: View, step: Write) -> View:
-    """Returns a copy of ``view`` with a new fact: the write ``step`` has failed. This function is
-    only for a step with ``may_fail``: the commit or the abort goes on.
+    """Returns a copy of ``view`` with a new fact: the write ``step`` has failed. Call this function
+    only if ``step.may_fail`` is true, which means that the commit or the abort goes on without the
+    write.
     """
     # (Another process may have fenced this process, and may have decided a batch. So the facts that
     # depend on a current state are dropped.)

@@ -1,14 +1,15 @@
 """Finds and aborts orphans: transactions that a crashed, killed or superseded task attempt left
 open. An orphan blocks every read_committed consumer of its partitions until it times out.
 
-Two kinds of open transactions may be aborted here, if no decision names them:
+Two kinds of open transactions may be orphans. Exception: a transaction is not aborted if the
+decision in the commit log names it.
 
 * Transactions of a run that can't commit any more (``CommitState.standing``).
 * Transactions of the run that performs the sweep.
 
-With transactions of version 2, this module also sends EndTxn(abort) for an id in the state Empty,
-which has no open transaction. This fences the id's producer: a delayed Produce of a killed attempt
-can't open a transaction any more.
+With transactions of version 2, this module also sends EndTxn(abort) for ids of these runs that are
+in the state Empty, without an open transaction. This fences the id's producer: a delayed Produce of
+a killed attempt can't open a transaction any more.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ def sweep(
     in ``keep``. Returns two values:
 
     * The ids of the aborted transactions.
-    * True if this function has found an open transaction of the run ``spared`` that is not in
-      ``keep``. (Only ``is_orphan`` and ``keep`` protect transactions from the abort.)
+    * Whether the run ``spared`` has an open transaction that is not in ``keep``. (``spared`` is
+      only used for this value. To spare this run, ``is_orphan`` must return False for its
+      transactions.)
 
     With transactions of version 2, ids in the state Empty are treated like open transactions, but
     are not in the first value.
@@ -109,8 +111,7 @@ def _listed(
     """Requests the transactional ids of ``key`` that are in the state Ongoing or Empty, from all
     brokers. Returns the state by id.
 
-    Ids of other keys that begin with the same text are left out. If a broker does not respond, its
-    transactions are missing, and a warning is logged.
+    If a broker does not respond, its transactions are missing, and a warning is logged.
     """
     found = client.open_transactions(key + SEPARATOR, deadline_ms, idle=True, patient=patient)
     if found.silent:
@@ -124,9 +125,8 @@ def _listed(
 
 
 def warn_unseen(key: str, what: str) -> None:
-    """Logs a warning that some orphans of ``key`` may still be open. An orphan is a transaction
-    that a crashed task left open. ``what`` is the reason, a sentence such as "orphaned transactions
-    could not be searched".
+    """Logs a warning that some orphans of ``key`` may still be open. ``what`` is the reason, a
+    sentence such as "orphaned transactions could not be searched".
     """
     warn(
         _log,
@@ -138,16 +138,16 @@ def warn_unseen(key: str, what: str) -> None:
 
 
 def is_orphan(one: TransactionalId, step: Sweep, state: CommitState) -> bool:
-    """Whether ``step`` aborts the open transaction with the transactional id ``one``. True in two
-    cases:
+    """Whether the step ``step`` may abort the open transaction with the transactional id ``one``.
+    True in two cases:
 
-    * The run of the transaction is one of ``step.runs``, and planned the transaction at generation
+    * The run of the transaction is one of ``step.runs``, and the batch was planned at generation
       ``step.planned`` or earlier.
-    * ``step.superseded`` is True, the run can't commit the transaction any more
-      (``CommitState.standing``), and the run is not ``step.spared``.
+    * ``step.superseded`` is True, and the run can't commit the transaction any more
+      (``CommitState.standing``). Exception: the run ``step.spared``.
 
-    This function does not check whether the decision in ``state`` has the transaction. The caller
-    must exclude the transactions of this decision.
+    The caller must exclude the transactions of the decision in ``state``, because this function
+    does not check them.
     """
     if one.run in step.runs and one.planned <= step.planned:
         return True

@@ -1,9 +1,10 @@
 """The rules of "Who may act when" of docs/design/commit-protocol.md, as one table for each goal.
 
-Each row of a table is a function of a goal and a view. A row that applies returns the next step. A
-row that does not apply returns None. The first row that applies counts. The docstring of a row is
-its rule: the condition under which the row applies, and what the next step does. The page has these
-rules, too. :func:`next_step` is a pure function. ``committer.py`` performs the steps.
+Each row of a table is a function of a goal and a view (see the list). A row that applies returns
+the next step. A row that does not apply returns None. The first row that applies counts. The
+docstring of a row is its rule: the condition under which the row applies, and what the next step
+does. docs/design/commit-protocol.md has a copy of these rules. :func:`next_step` is a pure
+function. ``committer.py`` performs the steps.
 
 * A *goal* is the work that a caller requests for one key of the commit log, such as the commit of a
   batch. A key is the name of a query or of a job.
@@ -148,10 +149,9 @@ def next_step(goal: Goal, view: View) -> Step:
 
 def _is_by_the_log(goal: Goal, step: Step) -> bool:
     """Whether the leader of the log's partition must confirm the state before ``step``. True for
-    these steps:
+    steps that are right only if the state is the newest:
 
-    * A failure of the kind NOT_VISIBLE, PARTIAL or NOT_REACHED, because such a failure depends on
-      the state.
+    * A failure of the kind NOT_VISIBLE, PARTIAL or NOT_REACHED.
     * In an operator's abort: the step that aborts the transactions, and the successful end.
     * In an operator's resolve or reset: the successful end.
     """
@@ -180,10 +180,10 @@ def decides_next(goal: Goal, view: View) -> bool:
 
 
 def a_step_has_failed(goal: Goal, view: View) -> Step | None:
-    """If a step has failed, the next step opens the key again, for another attempt. The roll
-    forward, the commit, the abort or the operator's command fails if another attempt would not
-    help, or if the time for attempts is over. For example, if another driver has fenced this
-    driver, this driver opens the key again.
+    """If a step has failed, the next step opens the key again, for another attempt. For example,
+    another driver may have fenced this driver. Exception: the roll forward, the commit, the abort
+    or the operator's command fails if another attempt would not help, or if the time for attempts
+    is over.
     """
     if view.failed is None:
         return None
@@ -221,11 +221,12 @@ def the_key_is_not_read(_: RollForward, view: View) -> Step | None:
 
 
 def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | None:
-    """If no write is in progress, and no batch is DECIDED or PARTIAL, this row calls the caller's
-    check with the state that was read without opening the key. If the check accepts the state, the
-    roll forward ends, and its caller gets this state. If the check finds that another run has taken
-    over, the roll forward fails at once. If the check refuses the state for another reason, later
-    rows open the key, and call the check again.
+    """The caller of a roll forward has a check that accepts or refuses a state of the key. If no
+    write is in progress, and no batch is DECIDED or PARTIAL, this row checks the state that was
+    read without opening the key. If the check accepts the state, the roll forward ends, and its
+    caller gets this state. If the check finds that another run has taken over, the roll forward
+    fails at once. If the check refuses the state for another reason, later rows open the key, and
+    check the state again.
     """
     if view.is_open or not view.is_settled or view.state.phase is not Phase.DONE:
         return None
@@ -236,12 +237,13 @@ def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | N
 
 
 def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
-    """If the log has the decision to commit a batch, the roll forward commits all transactions of
-    the decision, or aborts all of them. Then it writes the result to the log. If all are committed,
-    the batch becomes DONE. If all are aborted, the decision is removed from the log. If some are
-    committed and others were aborted, the list `lost` of the aborted transactions is added to the
-    state. The roll forward fails if the state has this list, or if the outcome of a transaction
-    stays unknown.
+    """If the log has the decision to commit a batch, the roll forward ends the transactions of the
+    decision, and then writes the result to the log. As a rule, all are committed, and the batch
+    becomes DONE. If none is committed, and some were aborted or are near their timeout, all are
+    aborted, and the decision is removed from the log. (A roll forward for an operator's command
+    aborts none because of its age.) If some are committed and others were aborted, the list `lost`
+    of the aborted transactions is added to the state. The roll forward fails if the state has this
+    list, or if the outcome of a transaction stays unknown.
     """
     decision = view.state.decision
     if decision is None:
@@ -250,8 +252,8 @@ def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
 
 
 def the_state_is_not_expected(goal: RollForward, view: View) -> Step | None:
-    """The roll forward fails if the caller's check refuses the state of the key. For example, a
-    batch that Spark plans may have an unexpected number.
+    """The roll forward fails if the check of its caller refuses the state of the key. For example,
+    the batch that Spark plans may have a number that can't follow the last done batch.
     """
     return goal.refusal(view.state)
 
@@ -279,13 +281,14 @@ def it_is_a_job_without_rows(goal: CommitBatch, _: View) -> Step | None:
 
 
 def it_has_succeeded(goal: CommitBatch, view: View) -> Step | None:
-    """If the commit has succeeded, it aborts open transactions, and then returns. There are three
-    cases. A commit that only records one write of a block aborts none, because the batch of the
-    block is not over. The commit of a version (txnVersion) first aborts the transactions of
-    superseded runs, except its own run. If it has decided the version, and its own run has open
-    transactions, it then adds its run to the list `superseded` in the state of the key, and aborts
-    these transactions. Every other commit aborts the transactions of superseded runs, and the
-    transactions of its own run with the generation of the batch or an earlier one.
+    """If the commit has succeeded, it aborts open transactions that will not be committed, and then
+    returns. There are three kinds of commits. First: a commit that only records one write of a
+    block aborts none, because the batch of the block is not over. Second: the commit of a version
+    (txnVersion) aborts the transactions of superseded runs, except its own run. If it has decided
+    the version itself, and its own run has open transactions, it then adds its run to the list
+    `superseded` in the state of the key, and aborts these transactions. Third: every other commit
+    aborts the transactions of superseded runs, and the transactions of its own run with the
+    generation of the batch or an earlier one.
     """
     how, run = view.how, goal.owner.run_id
     if how is None:
@@ -323,9 +326,8 @@ def it_has_decided(goal: CommitBatch, view: View) -> Step | None:
 
 def its_decision_is_undone(goal: CommitBatch, view: View) -> Step | None:
     """The commit fails if its decision was undone: all transactions of the batch are aborted, and
-    none of its rows is visible. This happens only before any of these transactions is committed.
-    The reason: some were aborted by others, or brokers are about to abort some because of their
-    age.
+    none of its rows is visible. A decision is undone only if none of these transactions was
+    committed, and some had been aborted by others or were near their timeout.
     """
     return refused(Undone(goal.batch.number)) if view.is_fresh else None
 
@@ -335,9 +337,9 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
     requests descriptions of the decision's transactions from their coordinators. If all are
     committed, the commit has succeeded. If each is open or aborted, the later rows of this table
     apply, and the commit may decide again. If some are committed and others were aborted, the
-    commit fails. In all other cases the outcome is unknown, and three facts are checked: the log
-    had the decision, the log now shows the batch as done, and the log shows no take-over by another
-    run. If all three are true, the commit has succeeded. If one is missing, the commit fails.
+    commit fails. Otherwise the outcome is unknown, and the commit fails. Exception: the commit has
+    succeeded if the log had the decision, the log now shows the batch as done, and the log shows no
+    take-over by another run.
     """
     if view.tried is None:
         return None
@@ -353,10 +355,10 @@ def others_may_have_ended_its_decision(goal: CommitBatch, view: View) -> Step | 
 
 def its_run_may_not_decide(goal: CommitBatch, view: View) -> Step | None:
     """The commit fails if its run may not decide the batch. For example, another run has taken over
-    the key, or the run was aborted. In another example, the state is older than the planning of the
-    batch, because the log has lost records or an old state was read. In two cases, the commit of a
-    txnVersion does not fail here: this version is done and the commit has no transactions, or the
-    run was aborted and a later version is done.
+    the key, the run was aborted, or the log has lost the state that the planning of the batch has
+    read. Exception: the commit of a txnVersion does not fail here in two cases. In the first case,
+    this version is done, and the commit has no transactions. In the second case, the run was
+    aborted, and a later version is done.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = owner.refusal(state)
@@ -371,8 +373,8 @@ def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
     """If the log has the decision of another commit, this commit first ends that decision: it
     commits all transactions of the decision, or aborts all of them, and writes the result to the
     log. If the decision can't be ended, this commit fails. If the decision is for another batch
-    number, and this commit has not tried to write its own decision, no row of its batch is visible
-    after this failure.
+    number, and this commit has not tried to write a decision of its own, no row of its batch is
+    visible after this failure.
     """
     decision = view.state.decision
     if decision is None:
@@ -385,8 +387,9 @@ def another_decision_is_there(goal: CommitBatch, view: View) -> Step | None:
 
 
 def it_can_not_be_the_next_one(goal: CommitBatch, view: View) -> Step | None:
-    """The commit fails if its batch can't follow the last done batch: because of the batch number,
-    or because another query wrote the done batch.
+    """The commit fails if its batch can't follow the last done batch of the key. Either the numbers
+    don't fit, for example because a stream has left out a batch, or the two batches belong to
+    different queries.
     """
     owner = goal.owner
     return number_refusal(owner.numbering, owner.query_id, goal.batch.number, view.state)
@@ -394,30 +397,32 @@ def it_can_not_be_the_next_one(goal: CommitBatch, view: View) -> Step | None:
 
 def it_is_done(goal: CommitBatch, view: View) -> Step | None:
     """If a batch with the number of the new batch is done already, the commit compares the two
-    batches. If they differ, the commit fails. If they are the same, the commit aborts all
-    transactions that tasks or this commit have prepared for the new batch, and then succeeds. A
-    transaction that can't be aborted now stays open until a later sweep, or until its timeout.
+    batches by their inputs, or by their numbers of rows and bytes. If they differ, the commit
+    fails. If they are the same, the commit aborts all transactions that tasks or this commit have
+    prepared for the new batch, and then succeeds. A transaction that can't be aborted now stays
+    open until a later sweep, or until its timeout.
     """
     return _drop(goal, view) if goal.batch.number <= view.state.last_done else None
 
 
 def it_is_a_write_of_a_block(goal: CommitBatch, view: View) -> Step | None:
     """If the batch is one write of a `transaction` block, the commit only records this write in the
-    log, and decides nothing. Before that, the driver writes the report and the offsets of this
-    write, in transactions of its own that stay open. The record makes the run the owner of the key:
-    from then on, commits of the earlier owner are refused. The commit at the end of the block
-    decides all writes of the block together.
+    log, and decides nothing. Before that, the driver writes the report of this write and the
+    offsets of a consumer group, if there are any, in transactions of its own that stay open. The
+    record makes the run the owner of the key: from then on, commits of the earlier owner are
+    refused. The commit at the end of the block decides all writes of the block together.
     """
     return _record(goal, view) if goal.batch.is_recorded_only else None
 
 
 def it_is_to_be_decided(goal: CommitBatch, view: View) -> Step | None:
     """If no earlier row of this table applies, the driver decides the batch. First it prepares its
-    own transactions, with the report and the offsets. Second, it produces DECIDED to the log, with
-    this run as the owner of the key. Third, it checks all transactions. Fourth, it commits the
-    write of DECIDED: from then on, commits of the earlier owner are refused. A batch without
-    transactions is written to the log as done, without a decision. Exception: if such a batch is a
-    txnVersion of a job, nothing is written, because a later commit may write rows for this version.
+    own transactions, with the batch's report and the offsets of a consumer group, if there are any.
+    Second, it produces DECIDED to the log, with this run as the owner of the key. Third, it checks
+    all transactions. Fourth, it commits the write of DECIDED: from then on, commits of the earlier
+    owner are refused. Exception: a batch without transactions is written to the log as done,
+    without a decision. If such a batch is a txnVersion of a job, nothing is written, because a
+    later commit may write rows for this version.
     """
     state = _taken_over(goal, view)
     decision = decision_of(goal.batch, state)
@@ -459,10 +464,10 @@ COMMIT: Final = (
 
 def it_was_decided(goal: AbortBatch, view: View) -> Step | None:
     """If the log has the decision to commit this batch, the abort ends and aborts no transaction,
-    because an abort never undoes a decision. There are two cases. If the tasks' commit messages
-    name transactions of the batch, a decision with at least one of these transactions is the
-    decision of this batch. If the messages name no transaction, a decision with the number of this
-    batch is its decision, provided that the run of the batch owns the key.
+    because an abort never undoes a decision. The abort recognizes this decision in one of two ways.
+    If the tasks' commit messages name transactions of the batch, the decision has at least one of
+    these transactions. If the messages name no transaction, the decision has the number of this
+    batch, and the run of the batch owns the key.
     """
     decision = view.state.decision
     if decision is None:
@@ -498,8 +503,8 @@ def its_run_may_still_decide(goal: AbortBatch, view: View) -> Step | None:
 
 def its_transactions_may_be_open(goal: AbortBatch, view: View) -> Step | None:
     """If the prepared transactions of the batch may be open, the next step aborts them. If a
-    coordinator can't describe one of them, all of them stay open at this step. If a partition of a
-    transaction has no leader, only this transaction stays open.
+    coordinator can't describe one of them, none is aborted at this step. If a partition of a
+    transaction has no leader, this transaction stays open, and the others are aborted.
     """
     return AbortAll(goal.transactions) if view.is_aborted is None else None
 
@@ -521,7 +526,8 @@ def its_run_may_have_more_open(goal: AbortBatch, view: View) -> Step | None:
 def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
     """If tasks of the batch may still run, they may open more transactions. So the next step waits
     until Spark has had time to kill the tasks. Then it searches for open transactions once more,
-    and aborts the two kinds of the previous row. Transactions that a decision names stay open.
+    and aborts the same two kinds as the row `its run may have more open`. Transactions that a
+    decision names stay open.
     """
     if not goal.tasks_may_run or view.sweeps > 1:
         return None
@@ -531,8 +537,8 @@ def its_tasks_may_still_run(goal: AbortBatch, view: View) -> Step | None:
 
 def nothing_will_follow_it(goal: AbortBatch, view: View) -> Step | None:
     """If the batch belongs to a job without txnAppId, the next step removes the key of the job from
-    the log, because such a job is never repeated. The key stays if a prepared transaction may still
-    be open, or if the log shows the batch as decided or done.
+    the log, because such a job is never repeated. Exception: the key stays if a prepared
+    transaction may still be open, or if the log shows the batch as decided or done.
     """
     # (A commit of the job also removes the key. So a missing key does not show whether the rows of
     # the job are visible.)
@@ -560,17 +566,17 @@ ABORT: Final = (
 
 
 def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
-    """The next step searches for open transactions of the batch that no decision names: the ids of
-    these transactions show the runs of the batch. If the first search finds none, a second search
-    follows, after Spark has had time to kill the tasks. A task may open its transaction between the
-    two searches.
+    """If no open transaction of the batch is known, the next step searches for open transactions of
+    the batch. Their ids show the runs of the batch. Transactions that a decision names do not
+    count. If the first search finds none, a second search follows, after Spark has had time to kill
+    the tasks, because a task may open its transaction between the two searches.
     """
     if _undecided(view) or view.searches > 1:
         return None
     return Search(when_killed=view.searches > 0)
 
 
-def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
+def it_has_no_open_transaction(_: AbortUnknown, view: View) -> Step | None:
     """The abort ends without a write to the log if it has found no open transaction of the batch.
     Transactions that a decision names do not count.
     """
@@ -579,18 +585,19 @@ def no_run_has_it_open(_: AbortUnknown, view: View) -> Step | None:
 
 def its_runs_may_still_decide(_: AbortUnknown, view: View) -> Step | None:
     """The next step adds the runs of the batch's open transactions to the list `superseded` in the
-    state of the key, with one write. So no later commit of these runs can write a decision. A
-    transaction does not count if a decision names it, or if the log shows that its run can't commit
-    it any more.
+    state of the key, with one write. So no later commit of these runs can write a decision.
+    Exception: a transaction is ignored if the decision in the log names it, or if its run can't
+    commit it any more.
     """
-    return None if view.has_superseded else _aborting(view, _undecided(view))
+    return None if view.has_superseded else _superseding(view, _undecided(view))
 
 
-def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
-    """The next step aborts the open transactions of the batch, and also the open transactions of
-    all superseded runs. Transactions that a decision names stay open. Tasks that still run can open
-    new transactions. So this row applies twice: at once, and again after Spark has had time to kill
-    the tasks.
+def its_transactions_are_open(_: AbortUnknown, view: View) -> Step | None:
+    """The next step aborts the open transactions of the batch, because their runs can't write a
+    decision any more. It also aborts the open transactions of all other superseded runs. Exception:
+    a transaction stays open if the decision in the log names it. The abort takes this step twice:
+    at once, and again after Spark has had time to kill the tasks. A task that still runs can open a
+    new transaction between the two steps.
     """
     # (If a run is still not superseded, it planned at a later generation than the state has: the
     # log has lost records.)
@@ -603,10 +610,10 @@ def its_runs_have_it_open(_: AbortUnknown, view: View) -> Step | None:
 ABORT_UNKNOWN: Final = (
     a_step_has_failed,
     its_runs_are_not_known,
-    no_run_has_it_open,
+    it_has_no_open_transaction,
     the_key_is_not_open,
     its_runs_may_still_decide,
-    its_runs_have_it_open,
+    its_transactions_are_open,
     it_is_over,
 )
 
@@ -615,9 +622,9 @@ ABORT_UNKNOWN: Final = (
 
 def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> Step | None:
     """If the run of one of the transactions may still commit, the next step opens the key, before
-    the abort. The run of a job without txnAppId always counts as such a run. In all other cases the
-    key is not opened: all runs are superseded, so none of the transactions can be committed any
-    more.
+    the abort. The run of a job without txnAppId always counts as a run that may still commit,
+    because a reset of its key removes the list of aborted runs. If all runs are superseded, the key
+    is not opened: none of the transactions can be committed any more.
     """
     # Without the opening, this could happen:
     #   1. We read the state: no decision names transaction T.
@@ -632,15 +639,15 @@ def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> 
 def their_runs_may_still_decide(goal: EndByHand, view: View) -> Step | None:
     """Before the abort, the next step adds the runs of the transactions to the list `superseded` in
     the state of the key, with one write. So no later commit of these runs can write a decision. The
-    key of a job without txnAppId stays in the log, because the job may be running. Later the job's
-    own abort removes the key. If the job is dead, an operator's reset removes the key.
+    key of a job without txnAppId is not removed here, because the job may be running. Later the
+    job's own abort removes the key. If the job is dead, an operator's reset removes the key.
     """
     if not view.is_open or view.has_superseded:
         return None
     # (The state says that the run can't commit any more. If the key of a running job were removed,
     # the job would find no state that stops it. It would commit without the rows of a transaction
     # that the operator has aborted.)
-    return _aborting(view, map(_id, left_by_hand(goal, view.state)))
+    return _superseding(view, map(_id, aborted_by_hand(goal, view.state)))
 
 
 def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
@@ -651,7 +658,7 @@ def they_are_not_ended(goal: EndByHand, view: View) -> Step | None:
     """
     if view.by_hand is not None:
         return None
-    return AbortExactly(left_by_hand(goal, view.state), goal.even_decided)
+    return AbortExactly(aborted_by_hand(goal, view.state), goal.even_decided)
 
 
 BY_HAND: Final = (
@@ -667,8 +674,8 @@ BY_HAND: Final = (
 
 
 def it_is_resolved(goal: Resolve, view: View) -> Step | None:
-    """If the log has the operator's resolution, the command ends. This attempt or an earlier
-    attempt may have written the resolution.
+    """If the log already has the state that the operator's command is to write, the command ends.
+    This attempt of the command or an earlier attempt may have written the state.
     """
     is_there = view.state == goal.planned.resolved(done=goal.done)
     return Return() if view.is_recorded or is_there else None
@@ -684,10 +691,10 @@ def the_decision_has_changed(goal: Resolve, view: View) -> Step | None:
 
 
 def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
-    """The next step ends the open transactions of the batch, before the command writes the
-    resolution to the log, because no driver would end them afterwards. If the operator wants the
-    batch to count as done, the open transactions are committed. If the batch is to be written
-    again, they are aborted.
+    """The next step ends the open transactions of the batch. This comes before the write to the
+    log, because no driver ends the transactions after that write. If the operator wants the batch
+    to count as done, the open transactions are committed. If the batch is to be written again, they
+    are aborted.
     """
     if view.contrary is not None or view.state.decision is None:
         return None
@@ -695,10 +702,10 @@ def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
 
 
 def some_contradict_it(goal: Resolve, view: View) -> Step | None:
-    """The command fails if a transaction can't be ended as the operator wants. If the batch is to
-    count as done, the command also fails if a transaction was aborted after the operator saw the
-    batch. If the batch is to be written again, the command also fails if a transaction was
-    committed after the operator saw the batch.
+    """The command fails if an open transaction could not be ended as the operator wants. If the
+    batch is to count as done, the command also fails if a transaction was aborted after the
+    operator saw the batch. If the batch is to be written again, the command also fails if a
+    transaction was committed after the operator saw the batch.
     """
     if not view.contrary:
         return None
@@ -706,7 +713,7 @@ def some_contradict_it(goal: Resolve, view: View) -> Step | None:
 
 
 def it_is_to_be_resolved(goal: Resolve, view: View) -> Step | None:
-    """The next step writes the operator's resolution to the log. If the operator wants the batch to
+    """The next step writes the end of the batch to the log. If the operator wants the batch to
     count as done, the log then shows the batch as DONE. If the batch is to be written again, the
     log then shows the batch as neither decided nor done.
     """
@@ -728,8 +735,8 @@ RESOLVE: Final = (
 
 
 def it_is_reset(goal: Reset, view: View) -> Step | None:
-    """If the log already has the state that the reset writes, the command ends. This attempt or an
-    earlier attempt may have written this state.
+    """If the log already has the state that the reset is to write, the command ends. This attempt
+    of the command or an earlier attempt may have written this state.
     """
     state, before = view.state, goal.planned.generation
     is_removed = _is_of_job(goal) and state == CommitState()
@@ -747,8 +754,8 @@ def it_is_to_be_reset(goal: Reset, view: View) -> Step | None:
     """The next step replaces the state of the key by an empty state with a higher generation. So no
     batch that was planned before the reset can be decided any more. Exception: if the key belongs
     to a job without txnAppId, the next step removes the key. If such a job is still running, it can
-    commit after the reset, because the log keeps neither the generation nor the list of aborted
-    runs. The command's question to the operator mentions this risk.
+    commit after the reset, because the log keeps neither the generation nor the list `superseded`.
+    The confirmation that the command requests from the operator mentions this risk.
     """
     state = None if _is_of_job(goal) else view.state.forgotten(view.wall_ms)
     return Write(state, Writing.RESET)
@@ -799,13 +806,13 @@ TABLES: Final[dict[type[Goal], tuple[Callable[..., Step | None], ...]]] = {
 
 
 def decided_ids(state: CommitState) -> frozenset[str]:
-    """The transactional ids of the decision in progress. These transactions must not be aborted."""
+    """The transactional ids of the decision in ``state``. These transactions must stay open."""
     return frozenset() if state.decision is None else frozenset(state.decision.ids)
 
 
-def left_by_hand(goal: EndByHand, state: CommitState) -> tuple[TransactionDescription, ...]:
-    """The transactions that the operator's command will abort: all in ``goal``, except the
-    transactions of :func:`kept_by_hand`.
+def aborted_by_hand(goal: EndByHand, state: CommitState) -> tuple[TransactionDescription, ...]:
+    """The transactions that the operator's command aborts: all in ``goal``, except the transactions
+    of :func:`kept_by_hand`.
     """
     kept = kept_by_hand(goal, state)
     return tuple(one for one in goal.transactions if one.transactional_id not in kept)
@@ -813,10 +820,12 @@ def left_by_hand(goal: EndByHand, state: CommitState) -> tuple[TransactionDescri
 
 def kept_by_hand(goal: EndByHand, state: CommitState) -> dict[str, str]:
     """The transactions of ``goal`` that the operator's command leaves open. Returns a reason for
-    each transactional id. ``goal`` can exclude both reasons:
+    each transactional id:
 
-    * DECIDED: the commit log has the decision to commit the transaction.
+    * DECIDED: the commit log has the decision to commit the transaction. Exception: the command
+      aborts the transaction if it is in ``goal.even_decided``.
     * OWNED: the run of the transaction owns the key, and may still commit the transaction.
+      Exception: the command aborts the transaction if ``goal.even_owners`` is true.
     """
     decided = decided_ids(state) - goal.even_decided
     kept: dict[str, str] = {}
@@ -855,10 +864,13 @@ def _undecided(view: View) -> frozenset[TransactionalId]:
     return frozenset(one for one in view.found if str(one) not in decided)
 
 
-def _aborting(view: View, transactions: Iterable[TransactionalId]) -> Write | None:
-    """The step that adds the runs of ``transactions`` to the list ``superseded`` in the state of
-    the key. Commits of a run in this list are refused. Returns None if all these runs are
-    superseded already.
+def _superseding(view: View, transactions: Iterable[TransactionalId]) -> Write | None:
+    """The step that makes the runs of ``transactions`` superseded: a write of the key's state, with
+    these runs in its list ``superseded``. From then on, commits of these runs are refused. (The
+    transactional id of a transaction contains its run.)
+
+    Transactions that can't be committed any more, by the state of the key, are left out. Returns
+    None if no transaction is left.
     """
     state = view.state
     runs = sorted({one.run for one in transactions if not _is_superseded(one, state)})
@@ -868,13 +880,14 @@ def _aborting(view: View, transactions: Iterable[TransactionalId]) -> Write | No
 
 
 def _again(view: View, failed: Failed) -> Open | None:
-    """The step that opens the key again, for the next attempt. Returns None in these cases:
+    """The step that opens the key again, for the next attempt. Returns None if there is no next
+    attempt:
 
-    * Another attempt would not help.
-    * The outcome of a write is unknown, max.block.ms is over, and this process has opened the key
-      at least MOST_UNCLEAR times.
-    * After any other failure: max.block.ms was over when the last attempt began, and this process
-      has opened the key at least MOST_OPENINGS times.
+    * After a failure of the kind FINAL: never. Another attempt would not help.
+    * After a failure of the kind UNCLEAR: if max.block.ms was over at the failure, and this process
+      has opened the key at least MOST_UNCLEAR times.
+    * After any other failure: if max.block.ms was over when the last attempt began, and this
+      process has opened the key at least MOST_OPENINGS times.
     """
     if failed.how is Failure.UNCLEAR:
         # InitProducerId fences a write in flight. Then the log shows whether it has the write.
@@ -935,14 +948,14 @@ def _failure(goal: Goal, view: View, failed: Failed) -> Refuse:
 
 
 def _not_finished(batch: Batch | None, view: View, end: Refuse, error: KafkaError) -> Refuse:
-    """The failure of a goal that could not end the decision in the log because of ``error``. There
+    """The failure of a goal that could not end the decision in the log, because of ``error``. There
     are three cases:
 
-    * The decision is for ``batch``, or ``batch`` is None: the result is ``end``, which describes
-      the decision.
-    * The decision is for another batch, and this commit may have decided ``batch``: the result says
+    * The decision is for ``batch``, or ``batch`` is None: the result is the argument ``end``, which
+      describes the decision.
+    * The decision is for another batch, and this goal may have decided ``batch``: the result says
       that it is unknown whether ``batch`` is decided (``PerhapsDecided``).
-    * The decision is for another batch, and this commit has decided nothing: the result says that
+    * The decision is for another batch, and this goal has decided nothing: the result says that
       ``batch`` is not decided (``BatchBefore``).
     """
     decision = view.state.decision
@@ -966,7 +979,8 @@ def _end(
     committed only in part, or if the outcome of a transaction stays unknown.
 
     * ``is_ours``: this commit wrote the decision.
-    * ``only_lost``: the transactions are aborted only if brokers have already aborted some of them.
+    * ``only_lost``: False if transactions that are near their timeout are also aborted
+      (:class:`EndAll`).
     """
     state, ended = view.state, view.ended
     if state.lost:
@@ -999,9 +1013,10 @@ def _end(
 
 
 def _drop(goal: CommitBatch, view: View) -> Step:
-    """The next step of a commit if the log has a done batch with the same number. If the two
-    batches differ, the commit fails. If they are the same, the rows are visible already: the
-    transactions of the new batch are aborted, and the commit succeeds.
+    """The next step of a commit whose batch has the number of a done batch, or a lower number. If
+    the batch may not be dropped as a repetition of the done batch (:func:`done_refusal`), the
+    commit fails. Otherwise the rows are visible already: the transactions of the new batch are
+    aborted, and the commit succeeds.
     """
     owner, batch, state = goal.owner, goal.batch, view.state
     refusal = done_refusal(batch, state, view.name)
@@ -1044,13 +1059,13 @@ def _record(goal: CommitBatch, view: View) -> Step:
 
 
 def _sweep(goal: CommitBatch, how: Commit) -> Sweep:
-    """The step after a commit has succeeded with the result ``how``: open transactions are aborted.
+    """The step after a commit has succeeded with the result ``how``. It aborts two kinds of open
+    transactions:
 
     * Transactions of superseded runs, which can't commit any more.
     * Transactions of the commit's own run with the generation of the batch or an earlier one.
 
-    Exception: if the batch is a version (txnVersion), no transaction of the commit's own run is
-    aborted.
+    Exception: the commit of a version (txnVersion) aborts no transaction of its own run.
     """
     run = goal.owner.run_id
     # (Several threads of one run may commit versions. An open transaction of the run may belong to

@@ -1,4 +1,4 @@
-"""The transactional ids of exactly-once: formatting and parsing. Pure functions.
+"""The transactional ids of exactly-once writes: formatting and parsing. Pure functions.
 
 An id contains the generation that its key had when the batch was planned. The generation is a
 number in the commit log that grows when another run takes over the key. So a comparison of the id
@@ -66,7 +66,7 @@ def is_part(value: str) -> bool:
 
 def check_part(option: str, value: str) -> str:
     """Returns ``value`` if it may be a part of a transactional id. If it may not, raises
-    ConfigError, with the name of ``option`` in the text.
+    ConfigError. ``option`` is the name of the option with this value, for the text of the error.
     """
     if not is_part(value):
         raise ConfigError(
@@ -79,9 +79,10 @@ def check_part(option: str, value: str) -> str:
 
 
 def parse(text: str) -> TransactionalId | None:
-    """Parses a transactional id that a task uses, or that the driver uses for a report or for a
-    consumer group's offsets. Returns None for any other id, such as the id of the commit log's
-    writer (:func:`log_id`), or another client's id.
+    """Parses a transactional id of a batch: the id of a task, or the id of a transaction in which
+    the driver writes the report of the batch or the offsets of a consumer group. Returns None for
+    any other id, such as the id of the commit log's writer (:func:`log_id`), or another client's
+    id.
     """
     *names, number = text.split(SEPARATOR)
     if not 3 <= len(names) <= 4:
@@ -96,8 +97,10 @@ def parse(text: str) -> TransactionalId | None:
 
 
 def log_key(prefix: str, name: str | None = None) -> str:
-    """The key of a query or a job in the commit log: ``prefix`` for a stream, and ``prefix~name``
-    for batch jobs, ``foreach_batch`` and ``transaction``.
+    """The key of a query or a job in the commit log. If ``name`` is None, the key is ``prefix``:
+    the key of a streaming query that writes with ``format("kprod")``. If not, the key is
+    ``prefix~name``: the key of a batch job, or of the writes of ``foreach_batch`` or
+    ``transaction``.
 
     ``name`` is the job's txnAppId, or the first argument of ``foreach_batch`` or ``transaction``.
     For a job without txnAppId, it is a unique name.
@@ -111,8 +114,8 @@ def prefix_of_key(key: str) -> str:
 
 
 def is_once(key: str, run: str) -> bool:
-    """Whether ``key`` belongs to a job without txnAppId, and ``run`` is the run of this job. A job
-    without txnAppId is never repeated, so its key contains the id of its only run.
+    """Whether ``key`` is the key of a job without txnAppId, whose run is ``run``. Such a job runs
+    only once, and its key ends with the id of this run.
     """
     return key == log_key(prefix_of_key(key), run)
 
@@ -123,7 +126,7 @@ def log_id(key: str) -> str:
 
 
 def check_id(key: str) -> str:
-    """A transactional id that is only used to check rights and limits. Planning sends
+    """Returns a transactional id with which rights and limits are checked. Planning sends
     InitProducerId for it, so that missing rights are found before a task starts.
 
     The transactional ids of ``kprod check --exactly-once`` begin with this id.
@@ -131,8 +134,8 @@ def check_id(key: str) -> str:
     return f"{key}{SEPARATOR}{SEPARATOR}check"
 
 
-def is_drivers(text: str) -> bool:
-    """Whether a driver uses the transactional id ``text`` for something other than a batch: for
+def is_for_no_batch(text: str) -> bool:
+    """Whether the driver uses the transactional id ``text`` for something other than a batch: for
     writes to the commit log (:func:`log_id`), or for a check of rights (:func:`check_id`).
     """
     return text.endswith(log_id("")) or check_id("") in text

@@ -57,15 +57,15 @@ def mine(scene: Scene) -> list[str]:
 def failed(monkeypatch: pytest.MonkeyPatch) -> list[Refuse]:
     """The ends of all goals that failed, in their order."""
     ends: list[Refuse] = []
-    ended = Committer.ended
+    view_of = Committer.view_of
 
     def noted(self: Committer, goal: Goal) -> View:
-        view = ended(self, goal)
+        view = view_of(self, goal)
         if view.refused is not None:
             ends.append(view.refused)
         return view
 
-    monkeypatch.setattr(Committer, "ended", noted)
+    monkeypatch.setattr(Committer, "view_of", noted)
     return ends
 
 

@@ -207,7 +207,7 @@ NOT_TOLD_APART = {
     "its_run_may_have_more_open": "of failed attempts: test_edges_sweeping.py",
     "its_tasks_may_still_run": "killed tasks: test_edges_sweeping.py",
     "nothing_will_follow_it": "the key of a job: test_edges_sweeping.py",
-    "no_run_has_it_open": "it spares opening the key: test_edges_sweeping.py",
+    "it_has_no_open_transaction": "it spares opening the key: test_edges_sweeping.py",
     "the_decision_has_changed": "another decision: test_operations.py",
     "its_transactions_are_not_ended": "a batch in part with an open rest: test_cli.py",
     "some_contradict_it": "test_edges_leaderless.py",

@@ -48,7 +48,7 @@ from spark_kafka_sink.transactions.outcomes import Outcome
 from spark_kafka_sink.transactions.transactional_ids import (
     SEPARATOR,
     check_part,
-    is_drivers,
+    is_for_no_batch,
     is_once,
     parse,
 )
@@ -371,7 +371,7 @@ def _check_another(name: str) -> None:
             f"'{safe_text(name, 400)}' is the transactional id of a task of this package",
             hint="'kprod txn abort' ends it, after checking the commit log",
         )
-    if is_drivers(name):
+    if is_for_no_batch(name):
         raise ConfigError(
             f"'{safe_text(name, 400)}' is the transactional id of a driver of this package: it "
             "writes the commit log",

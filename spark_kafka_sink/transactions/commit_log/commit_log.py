@@ -1,9 +1,10 @@
-"""Reads and replaces the states in the commit log, a compacted topic in the cluster of the data.
+"""Reads and replaces the states in the commit log, a compacted topic in the cluster that the sink
+writes to. The log has a state for each key, which is the name of a query or a job.
 
 * :class:`CommitLog`: creates the topic, checks its configs, and reads the state of a key.
 * :class:`LogSession`: replaces the state of one key.
 
-``log_reader.py`` and ``log_writer.py`` create the requests, and ``log_parts.py`` the records.
+``log_reader.py`` and ``log_writer.py`` create the requests. ``log_parts.py`` creates the records.
 ``transactions/committer.py`` decides when a state is written.
 """
 
@@ -91,11 +92,12 @@ class CommitLog:
     """The commit log: the compacted topic ``topic``, with one state for each key. A key is the name
     of a query or a job (``transactional_ids.log_key``).
 
-    The first method that needs the topic creates it if it is missing. :meth:`damage` and
-    :meth:`states` do not create it. A document of more than ``piece_bytes`` bytes is split into
-    several records. (``log_parts.py`` explains documents.)
+    The first method that needs the topic creates it if it is missing. Exception: :meth:`damage` and
+    :meth:`states` do not create it. A state is stored in documents (``log_parts.py``). A document
+    of more than ``piece_bytes`` bytes is split into several records.
 
-    In addition to its own errors, each method that sends requests may raise these errors:
+    Each method that sends requests may raise these errors, in addition to the errors in its
+    docstring:
 
     * ConfigError: the topic is not compacted.
     * AuthorizationError: rights are missing. The error names the topic and the rights.
@@ -124,9 +126,10 @@ class CommitLog:
         self._reader = LogReader(client, self._rights)
 
     def read(self, key: str, deadline_ms: int) -> LogRead:
-        """Reads the newest committed state of ``key``. Fences no writer.
+        """Reads the newest committed state of ``key``, without fencing its writers.
 
-        If a transaction that writes the key is open, waits for its end for at most half a second.
+        If a transaction that writes the key is open, the method waits up to half a second for its
+        end. If it is still open then, the result has the state before it (:class:`LogRead`).
         """
         tp, topic_id = self._partition(key, deadline_ms)
         read = partial(self._read, key, tp, topic_id, deadline_ms)
@@ -134,14 +137,15 @@ class CommitLog:
         return LogRead(_decoded(key, snapshot), snapshot.next_offset >= snapshot.end)
 
     def damage(self, key: str, deadline_ms: int) -> CommitLogError | None:
-        """Tests whether the state of ``key`` can be decoded. Returns the error, or None if the
-        state can be decoded.
+        """Tests whether the state of ``key`` can be decoded. Returns None if it can be decoded, if
+        the key has no records, or if the topic is missing. Otherwise returns the error.
 
-        The result is also None if the key has no records, or if the topic is missing. These errors
-        are raised, and not returned:
+        Exception: these errors are raised, and not returned:
 
-        * NewerStateError: a newer version of this package has written the state.
-        * CommitLogError: a record batch in the key's partition is damaged.
+        * NewerStateError: a newer version of this package has written the state, which is not
+          damaged.
+        * CommitLogError: a record batch in the key's partition can't be read, so it is unknown
+          whether the state is damaged.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
@@ -176,17 +180,18 @@ class CommitLog:
         writer.commit(lambda _: gone, deadline_ms, before_its_end)
 
     def open(self, key: str, deadline_ms: int) -> LogSession:
-        """Opens a session with the state of ``key``. The session is the only writer of the key,
-        until another process opens a session for the key.
+        """Opens a session for ``key``, which has read the state of the key. The session is the only
+        writer of the key, until another process opens a session for the key.
 
-        InitProducerId fences the earlier writers of the key. If one of them has crashed, its open
-        transaction is aborted. The state is read after that.
+        InitProducerId fences the earlier writers of the key, and aborts a transaction that one of
+        them has left open. The state is read after that, so no earlier writer can change it any
+        more.
         """
         return LogSession(key, *self._fenced(key, deadline_ms), self._piece_bytes)
 
     def keep(self, session: LogSession) -> None:
         """Stores a session for a minute, so that the next commit of this process can use it again
-        (:meth:`kept`). The last write of the session must have succeeded.
+        (:meth:`kept`). Call this method only if the last write of the session has succeeded.
         """
         topic_id = self._client.loop.cluster.topic_ids.get(self._topic)
         until_ms = self._client.clock.now_ms() + _KEPT_MS
@@ -196,14 +201,14 @@ class CommitLog:
             del self._kept[next(iter(self._kept))]
 
     def kept(self, key: str) -> LogSession | None:
-        """Removes and returns the session that :meth:`keep` has stored for ``key``. Returns None in
-        each of these cases:
+        """Takes the session that :meth:`keep` has stored for ``key``, so that it is not stored any
+        more. Returns None in each of these cases:
 
         * No session of the key is stored.
         * The session was stored more than a minute ago.
         * The topic was deleted and created again.
 
-        Another process may have fenced the session. Then the next write of the session fails.
+        Even a returned session may have been fenced by another process. Then its next write fails.
         """
         session, topic_id, until_ms = self._kept.pop(key, (None, None, 0))
         is_same = topic_id == self._client.loop.cluster.topic_ids.get(self._topic)
@@ -225,16 +230,16 @@ class CommitLog:
         )
 
         def is_newest(first_offset: int, deadline_ms: int) -> bool:
-            """Whether the session has read the newest state of ``key``.
-
-            ``first_offset`` is the offset of the first record that the session itself has written,
-            or -1 if this offset is unknown. The result is False in these cases:
+            """Whether the session that is opened here has read the newest state of ``key``. The
+            session calls this function after it has produced its first record. ``first_offset`` is
+            the offset of this record, or -1 if the offset is unknown. The result is False in these
+            cases:
 
             * The log has a record of ``key`` before ``first_offset`` that the session has not read.
             * The log can't be read up to ``first_offset``.
             * ``first_offset`` is -1.
-            * ``first_offset`` is less than the offset up to which the session has read: the broker
-              that was read had other records than the present leader.
+            * ``first_offset`` is less than the offset up to which the session has read. So the
+              session has read from a broker that had other records than the present leader.
             """
             name, end = key.encode(), snapshot.next_offset
             if first_offset >= end and not self._reader.has_records(
@@ -247,11 +252,11 @@ class CommitLog:
         return snapshot, writer, is_newest
 
     def states(self, prefix: str, deadline_ms: int) -> dict[str, CommitState] | None:
-        """Reads the whole log. Returns the states of the key ``prefix`` and of all keys that begin
-        with ``prefix`` and ``~``, by key. Returns None if the topic is missing, and does not create
-        it.
+        """Reads the whole log. Returns the state of each key that is ``prefix``, or that begins
+        with ``prefix`` and ``~``. Returns None if the topic is missing.
 
-        If a transaction that writes these keys is open, waits for its end. Fences no writer.
+        If a transaction that writes these keys is open, waits for its end until the deadline.
+        Fences no writer.
         """
         known = self._topic in self._client.loop.cluster.topics
         if not known and not self._find_or_create(deadline_ms, create=False):
@@ -279,9 +284,9 @@ class CommitLog:
         """Calls ``read`` repeatedly, until each transaction that was open at the first call has
         ended. Returns the last result.
 
-        If ``wait_ms`` is None, raises KafkaTimeoutError at the deadline. If ``wait_ms`` is a
-        number, returns the last result after this time. ``name`` is a key or a prefix, for the text
-        of the error.
+        If a transaction is still open at the deadline, raises KafkaTimeoutError. Exception: if
+        ``wait_ms`` is a number, the method waits only for this time, and then returns the last
+        result. ``name`` is a key or a prefix, for the text of the error.
         """
         clock = self._client.clock
         until = deadline_ms if wait_ms is None else min(deadline_ms, clock.now_ms() + wait_ms)
@@ -320,8 +325,8 @@ class CommitLog:
         return snapshot
 
     def _partition(self, key: str, deadline_ms: int) -> tuple[TopicPartition, bytes | None]:
-        """Returns the partition of ``key``, and the topic's id (None for brokers before 2.8). Finds
-        or creates the topic first, and checks its configs.
+        """Finds the topic, or creates it if it is missing, and checks its configs. Returns the
+        partition of ``key``, and the topic's id (None for brokers before 2.8).
         """
         loop = self._client.loop
         if self._topic not in loop.cluster.topics:
@@ -330,16 +335,16 @@ class CommitLog:
         return TopicPartition(self._topic, partition), loop.cluster.topic_ids.get(self._topic)
 
     def _partitions(self) -> int:
-        """The number of partitions over which keys are spread: PARTITIONS, or 1 if the topic has
-        fewer than PARTITIONS partitions.
+        """The number of partitions that this package uses in the topic. The records of a key are
+        all in one of them. The number is PARTITIONS, or 1 if the topic has fewer than PARTITIONS
+        partitions.
         """
         count = len(self._client.loop.cluster.topics[self._topic])
         return PARTITIONS if count >= PARTITIONS else 1
 
     def _find_or_create(self, deadline_ms: int, *, create: bool = True) -> bool:
-        """Finds the topic, and checks its configs. If the topic is missing and ``create`` is True,
-        creates the topic. If the topic is missing and ``create`` is False, returns False. Returns
-        True in all other cases.
+        """Finds the topic, or creates it if it is missing and ``create`` is True. Then checks its
+        configs, and returns True. Returns False if the topic is missing and ``create`` is False.
         """
         client, topic = self._client, self._topic
         try:
@@ -366,7 +371,7 @@ class CommitLog:
         return True
 
     def check_creation(self, deadline_ms: int) -> None:
-        """Checks that this principal could create the topic, without creating it
+        """Checks that the principal of the client may create the topic, without creating it
         (``validate_only``). Raises the errors that the creation would raise.
         """
         try:
@@ -385,8 +390,9 @@ class CommitLog:
         return max(0, deadline_ms - self._client.clock.now_ms())
 
     def _create(self, deadline_ms: int, *, validate_only: bool = False) -> None:
-        """Creates the topic with all configs. If a managed cluster refuses the configs for small
-        segments, creates the topic with cleanup.policy=compact only.
+        """Creates the topic with the configs ``_CONFIGS``: compaction, and small segments, so that
+        compaction starts early. If a managed cluster refuses these configs, creates the topic with
+        cleanup.policy=compact only.
         """
         new = NewTopic(self._topic, PARTITIONS, -1, _CONFIGS)
         create = partial(self._client.create_topic, validate_only=validate_only)
@@ -399,7 +405,8 @@ class CommitLog:
             create(plain, timeout_ms=self._left_ms(deadline_ms))
 
     def _check(self, deadline_ms: int) -> None:
-        """Checks the configs of the topic, because wrong configs can lose decisions.
+        """Checks the configs of the topic, because brokers can lose records of the log if the
+        configs are wrong.
 
         Raises ConfigError if cleanup.policy is not ``compact``. Logs a warning in each of these
         cases:
@@ -408,7 +415,8 @@ class CommitLog:
         * The cluster has several brokers, and the topic has only one replica.
         * The cluster has several brokers, and the topic has min.insync.replicas=1.
 
-        If the principal may not read the configs, only the number of replicas is checked.
+        Exception: if the principal has no right to read the configs, only the number of replicas is
+        checked.
         """
         names = ("cleanup.policy", "min.insync.replicas", "unclean.leader.election.enable")
         found = self._client.topic_configs((self._topic,), names, deadline_ms)[self._topic]
@@ -436,20 +444,21 @@ class CommitLog:
 
 
 class _ConfirmedError(Exception):
-    """The exception with which :meth:`LogSession.confirm` stops its own write before the commit."""
+    """:meth:`LogSession.confirm` raises this exception within its own write, so that the write is
+    aborted. The exception means that the state is confirmed.
+    """
 
 
 class LogSession:
     """The only writer of the key ``key``, until another process opens a session for the key and so
     fences this session. After an error of :meth:`write`, this session can't be used any more.
 
-    * ``state``: the state of the key that this session has read or last written. Empty if the key
-      has no state.
-    * ``lease_ms``: the timeout of the transactions with which the session writes.
-    * ``is_newest``: a function that checks that the log has no record of the key between the
-      records that this session has read and the session's first own record. The session's first
-      write calls it with the offset of this record and the deadline, and fails if the result is
-      False.
+    * ``state``: the newest state that this session has read or written. If the key has no state,
+      this is an empty :class:`CommitState`.
+    * ``lease_ms``: the timeout of the transactions with which the session writes (``lease.py``).
+    * ``is_newest``: a function that returns False if the log has a record of the key that the
+      session has not read. The first write of the session calls it with two arguments, the offset
+      of its own first record and the deadline. If the result is False, the write fails.
     """
 
     def __init__(
@@ -484,8 +493,8 @@ class LogSession:
         """Whether this session has written, and its last write has succeeded. If True,
         :attr:`state` is the state that the last write put into the log.
 
-        Another process may have fenced this session since the last write. Then the next write of
-        this session fails.
+        Even if True, another process may have fenced this session since the last write. Then the
+        next write of this session fails.
         """
         return self._is_newest is None and self._writer.is_usable
 
@@ -498,14 +507,15 @@ class LogSession:
     ) -> None:
         """Replaces the state of the key durably, in one transaction of the log. If ``state`` is
         None, removes the key. ``check`` is called after the records were produced, and before the
-        transaction is committed. If ``check`` raises an exception, nothing is written.
+        transaction is committed. If ``check`` raises an exception, the transaction is aborted.
 
         Raises one of these errors:
 
-        * LogChangedError: another process has fenced this session, or :attr:`state` is not the
-          newest state, or the log has lost earlier writes of this session. Nothing is written.
-        * LogOutcomeUnknownError: it is unknown whether the new state is written.
-        * Any other KafkaError: nothing is written.
+        * LogChangedError: another process has fenced this session, or :attr:`state` was not the
+          newest state, or the log has lost earlier writes of this session. The state in the log is
+          not replaced.
+        * LogOutcomeUnknownError: it is unknown whether the state in the log is replaced.
+        * Any other KafkaError: the state in the log is not replaced.
         """
         is_newest, self._is_newest = self._is_newest, None
 
@@ -530,12 +540,13 @@ class LogSession:
         self.state = state or CommitState()
 
     def confirm(self, deadline_ms: int) -> None:
-        """Checks that :attr:`state` is the newest state of the key, without changing the log.
-        Raises LogChangedError if the state is old, and the other errors of :meth:`write`.
+        """Checks that :attr:`state` is the newest state of the key. Raises LogChangedError if it is
+        not, and the other errors of :meth:`write`.
 
-        If this session has already written, its write was the check, and nothing is sent. If it has
-        never written, this method begins a write and aborts it. After an aborted write, a session
-        can't be used any more. So the caller must then open a new session.
+        If this session has already written, nothing is sent, because its first write has made this
+        check. If it has never written, this method begins a write and aborts it, which does not
+        change the state in the log. After this, the session can't be used any more, and the caller
+        must open a new one.
         """
         if self._is_newest is None:
             return  # this session's own write has shown that the state is the newest

@@ -1,11 +1,16 @@
 """The format of a state in the commit log: the keys and the values of its records.
 
-The state of a key consists of one or more *documents*. A large document is split into several
-records.
+A key of the commit log is the name of a query or a job. The log has a state for each key. A state
+consists of one or more *documents*, each in JSON:
 
-* The main document has the state without recorded writes.
-* Each recorded write has a document of its own. A recorded write is a write of a
-  ``spark_kafka_sink.transaction`` block. The log records the write before the end of the block.
+* The main document has the state, but not the recorded writes.
+* Each *recorded write* has a document of its own. It is one write of a
+  ``spark_kafka_sink.transaction`` block. It is recorded at its own end, before the batch of the
+  block is decided.
+
+A document is one record. Exception: a document of more than PIECE_BYTES bytes is split into several
+records. The key of each record begins with the key of the commit log (:func:`documents`,
+:func:`cut`).
 
 docs/design/commit-protocol.md ("The topic") describes the format. ``transactions/commit_state.py``
 has the content of a document.
@@ -28,28 +33,31 @@ _PIECE: Final = b'{"part":'
 
 
 def key_of(record_key: bytes) -> bytes:
-    """Returns the key in the commit log that a record belongs to, such as ``b"orders"`` for the
-    record key ``b"orders#w0"``.
+    """Returns the key of the commit log to which the record with the key ``record_key`` belongs.
+    For example, ``b"orders"`` for ``b"orders#w0"``.
     """
     return record_key.partition(b"#")[0]
 
 
 def documents(key: bytes, state: bytes | None, parts: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Returns the documents of a key of the commit log, by name. Each document is written as one or
-    more records. The first of these records has the document's name as its record key. For example,
-    the key ``b"orders"`` has these documents:
+    """Returns the documents of a key of the commit log, by name. For example, the key ``b"orders"``
+    has these documents:
 
     * ``b"orders"``: the main document, ``state``. If ``state`` is None, the result has no main
       document.
-    * ``b"orders#w0"``, ``b"orders#w1"`` and so on: ``parts``, the documents of recorded writes.
+    * ``b"orders#w0"``, ``b"orders#w1"`` and so on: ``parts``, a document for each recorded write
+      (``CommitState.parts``).
+
+    The name of a document is the key of its first record.
     """
     named = {} if state is None else {key: state}
     return named | {_part_key(key, n): part for n, part in enumerate(parts)}
 
 
 def parts_in(key: bytes, records: Mapping[bytes, bytes]) -> list[bytes]:
-    """Returns the recorded writes of ``key`` in order: one JSON text for each write, made by
-    ``CommitState.encode_parts``. ``records`` has the values of the log's records, by record key.
+    """Returns the documents of the recorded writes of ``key``, in the order of
+    ``CommitState.encode_parts``, which has made them. ``records`` has the values of the log's
+    records, by record key.
 
     Raises the same errors as :func:`join`.
     """
@@ -65,11 +73,12 @@ def changes(
     revision: int,
     limit: int = PIECE_BYTES,
 ) -> dict[bytes, bytes | None]:
-    """Returns the records to write so that a key of the log has exactly ``documents``. The result
-    has the value of each record, by record key. None is a tombstone, which removes a record.
+    """Returns the records that a write must produce, so that a key of the log then has exactly
+    ``documents``. The result has the value of each record, by record key. None is a tombstone,
+    which removes a record. A document that has not changed is left out.
 
-    * ``records``: all records that the key has before this write.
-    * ``documents``: a result of :func:`documents`. An unchanged document is not written again.
+    * ``records``: all records that the key has before the write.
+    * ``documents``: the documents by name, from the function :func:`documents`.
     * ``revision``, ``limit``: arguments of :func:`cut`.
     """
     written: dict[bytes, bytes | None] = {}
@@ -86,12 +95,13 @@ def changes(
 def cut(
     name: bytes, document: bytes, revision: int, limit: int = PIECE_BYTES
 ) -> dict[bytes, bytes]:
-    """Splits the document ``name`` into records, each with at most ``limit`` bytes of the document.
-    Returns the records by record key. For example, the record keys for the document ``b"orders"``
-    are ``b"orders"``, ``b"orders#1"``, ``b"orders#2"`` and so on.
+    """Splits the document ``name`` into records. Each record has at most ``limit`` bytes of the
+    document. Returns the records by record key. For example, the record keys for the document
+    ``b"orders"`` are ``b"orders"``, ``b"orders#1"``, ``b"orders#2"`` and so on.
 
-    ``revision`` must be different in each write of a key. By this number, :func:`join` recognizes a
-    record of another write.
+    ``revision`` is a number that must be different in each write of a key. It is stored in each
+    record of a split document, so that :func:`join` recognizes a record that is left from another
+    write.
     """
     # (If a small document begins with the bytes of a piece, it would be read as a piece.)
     if len(document) <= limit and not document.startswith(_PIECE):
@@ -106,10 +116,10 @@ def cut(
 
 
 def join(name: bytes, records: Mapping[bytes, bytes]) -> bytes | None:
-    """Joins the records of the document ``name``, which :func:`cut` has split. Returns None if
+    """Joins the records into which :func:`cut` has split the document ``name``. Returns None if
     there is no record with the key ``name``.
 
-    Raises CommitLogError if a record of a split document is missing, or belongs to another write.
+    Raises CommitLogError if a record of a split document is missing, or is left from another write.
     """
     return _read(name, records)[0]
 

@@ -32,17 +32,19 @@ _MOST_KEPT: Final = 2 * 1024 * 1024
 
 
 class _CutOffError(Exception):
-    """The requested offset is out of range: the log has removed it, or was truncated below it."""
+    """The log does not have the requested offset: the records there were removed, or the log was
+    truncated before the offset.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class LogSnapshot:
-    """The committed records of some keys below the offset ``next_offset``, by record key. The next
-    read begins at ``next_offset``.
+    """The result of a read: the committed records of some keys, by record key. All records before
+    the offset ``next_offset`` were read, and the next read can begin there.
 
-    ``end`` is the end of the partition at the time of the read. ``next_offset`` is less than
-    ``end`` only if a transaction that writes these keys was open. Then ``next_offset`` is the
-    offset of the first record of this transaction.
+    ``end`` is the end of the partition at the time of the read. As a rule, ``next_offset`` is
+    ``end``. Exception: if a transaction that writes these keys was open, ``next_offset`` is the
+    offset of its first record.
     """
 
     next_offset: int = 0
@@ -52,12 +54,12 @@ class LogSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilter:
-    """Selects the records of some keys of the commit log: of the key ``key``, and if ``prefix`` is
-    True, also of every key that begins with ``key`` and the separator ``~``.
+    """Selects the records of some keys of the commit log: the key ``key``, and if ``prefix`` is
+    True, also every key that begins with ``key`` and the separator ``~``.
 
-    A record batch is decoded only if its bytes contain ``key``. So a malformed record of another
-    key usually does no harm. But a batch with a wrong checksum, or a batch that can't be
-    decompressed, makes all keys of its partition unreadable.
+    A record batch is decoded only if its decompressed bytes contain ``key``. So a malformed record
+    of another key does no harm, unless its batch contains ``key``, too. But a batch with a wrong
+    checksum, or a batch that can't be decompressed, makes all keys of its partition unreadable.
     """
 
     key: bytes
@@ -72,7 +74,8 @@ class KeyFilter:
 class LogReader:
     """Reads partitions of the commit log's topic with the connections of ``client``.
 
-    ``rights`` is a text with the rights of a reader, for the hint of an AuthorizationError.
+    ``rights`` is a text for the hint of an AuthorizationError: the rights that a principal needs to
+    read the log.
     """
 
     def __init__(self, client: TransactionClient, rights: str) -> None:
@@ -83,13 +86,14 @@ class LogReader:
         self, tp: TopicPartition, wanted: KeyFilter, snapshot: LogSnapshot, deadline_ms: int
     ) -> LogSnapshot:
         """Reads the records that ``wanted`` selects, from ``snapshot.next_offset`` to the current
-        end of the partition. Returns the new snapshot.
+        end of the partition. Returns a new snapshot with the records of ``snapshot`` and these
+        records. Exception: if the log does not have the offset ``snapshot.next_offset`` any more,
+        the whole partition is read.
 
-        If the log does not have the offset ``snapshot.next_offset`` any more, the whole partition
-        is read. Raises one of these errors:
+        Raises one of these errors:
 
         * KafkaTimeoutError: the partition could not be read before the deadline.
-        * CommitLogError: a batch can't be read (:class:`KeyFilter`).
+        * CommitLogError: a record batch is damaged, or has a malformed record (:class:`KeyFilter`).
         """
         # The end is the high watermark in the response to ListOffsets, which fails until a newly
         # elected leader has caught up (KIP-207). The high watermark in a Fetch response may be too
@@ -115,7 +119,7 @@ class LogReader:
         deadline_ms: int,
         fetched: FetchedPartition | None = None,
     ) -> LogSnapshot:
-        """Reads the partition from ``snapshot.next_offset`` up to ``end``, and returns the new
+        """Reads the partition from ``snapshot.next_offset`` up to ``end`` - 1, and returns the new
         snapshot.
 
         ``fetched`` is None, or a Fetch response that the caller has already received. The response
@@ -140,7 +144,8 @@ class LogReader:
         self, tp: TopicPartition, key: bytes, first: int, end: int, deadline_ms: int
     ) -> bool:
         """Whether the log has a record of ``key``, committed or not, at the offsets ``first`` to
-        ``end`` - 1. Also True if these offsets can't be read.
+        ``end`` - 1. Exception: the result is also True if the log does not have these offsets any
+        more, because they may have had such a record.
         """
         batches = self._batches(tp, KeyFilter(key), first, end, deadline_ms)
         try:
@@ -157,11 +162,11 @@ class LogReader:
         deadline_ms: int,
         ahead: FetchedPartition | None = None,
     ) -> Iterator[ReadBatch]:
-        """Fetches transactional batches and markers from the offset ``first`` on, until ``end`` is
-        reached. Skips batches without a transaction. Raises one of these errors:
+        """Fetches transactional record batches and markers from the offset ``first`` on, until
+        ``end`` is reached. Skips record batches without a transaction. Raises one of these errors:
 
-        * CommitLogError: a batch is damaged, or a batch that contains ``wanted.key`` has a
-          malformed record.
+        * CommitLogError: a record batch can't be read, for example because its checksum is wrong.
+          Or a record batch that contains ``wanted.key`` has a record that can't be decoded.
         * KafkaTimeoutError: the deadline is over.
 
         ``ahead`` is None, or a Fetch response that the caller has already received. The response

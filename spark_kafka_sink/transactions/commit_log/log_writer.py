@@ -1,15 +1,16 @@
-"""Writes records to the commit log, in one transaction for each change of a key.
+"""Writes records to the commit log, in one transaction for each change of a key's state.
 
 A :class:`LogWriter` writes one key, with one transactional id. The steps of one write are:
 
-1. AddPartitionsToTxn, only with transactions of version 1.
+1. AddPartitionsToTxn, only with transactions of version 1 (before KIP-890).
 2. Produce, with one or more batches.
-3. The caller's check.
+3. A check by the caller, which may raise an exception.
 4. EndTxn(commit).
 
-If step 1, 2 or 3 fails, nothing is written. The writer aborts the transaction, or the broker aborts
-it when it times out. If step 4 gets the error code NONE, the records are written. If step 4 gets no
-definite response, it is unknown whether they are written.
+If step 1, 2 or 3 fails, nothing is committed. The writer aborts the transaction, or the broker
+aborts it when it times out. If step 4 gets the error code NONE, the records are committed. If it
+gets a definite error, nothing is committed. If it gets no definite response, it is unknown whether
+the records are committed.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class LogWriter:
     * ``producer``: the producer id and epoch that InitProducerId has returned.
     * ``version``: the version of the transactions: 2 with KIP-890, otherwise 1.
     * ``timeout_ms``: the timeout of the transactions.
-    * ``rights``: a text for the hint of an AuthorizationError.
+    * ``rights``: the rights that a principal needs, as a text for the hint of an
+      AuthorizationError.
     """
 
     client: TransactionClient
@@ -97,16 +99,16 @@ class LogWriter:
         deadline_ms: int,
         check: Callable[[int], None],
     ) -> Mapping[bytes, bytes | None]:
-        """Writes all records in one transaction, or none. Returns the records by record key.
+        """Writes all records in one transaction, and commits it. Returns the records by record key.
 
-        * ``records_of``: returns the records, by record key. A value of None is a tombstone. The
-          argument is a number that no other write with this transactional id has.
+        * ``records_of``: a function that returns the records, by record key. A value of None is a
+          tombstone. The argument is a number that this transactional id has for no other write.
         * ``check``: is called after Produce and before EndTxn. Its argument is the offset of the
           first record, or -1 if the broker did not return the offset. If ``check`` raises an
-          exception, nothing is written.
+          exception, nothing is committed.
 
-        Raises LogOutcomeUnknownError if it is unknown whether the records are written. After any
-        other KafkaError, such as LogChangedError, nothing is written.
+        Raises LogOutcomeUnknownError if it is unknown whether the records are committed. After any
+        other KafkaError, nothing is committed.
         """
         if self._failed:
             raise IllegalStateError(
@@ -157,7 +159,8 @@ class LogWriter:
 
     def _await_markers(self, deadline_ms: int) -> None:
         """Waits until the coordinator has written the markers of this writer's previous
-        transaction, for at most 50 ms after the end of that transaction.
+        transaction, because brokers let the next transaction wait for them in longer steps. The
+        wait ends 50 ms after the end of the previous transaction.
         """
         # The coordinator usually needs a few milliseconds. A broker, too, lets the next transaction
         # wait for the markers, but in steps of 20 ms (add.partitions.to.txn.retry.backoff.ms).
@@ -218,8 +221,8 @@ class LogWriter:
             self.producer = successor
 
     def _abort(self, deadline_ms: int) -> None:
-        """Aborts the transaction, so that readers need not wait until it times out. Errors are
-        ignored.
+        """Aborts the current transaction, so that readers need not wait until it times out. Errors
+        are ignored.
         """
         soon = min(deadline_ms, self.client.clock.now_ms() + _ABORT_MS)
         with suppress(KafkaError):

@@ -1,8 +1,8 @@
 """Finds the open transactions that block the read_committed consumers of a topic.
 
 The transactions may belong to any client. This module ends none of them, but each :class:`Blocker`
-has advice on how to end its transaction. The module sends the requests of KIP-664:
-DescribeProducers to the leaders of partitions, and ListTransactions to the coordinators.
+has a text that shows the operator how to end the transaction. The module sends the requests of
+KIP-664: DescribeProducers to the leaders of partitions, and ListTransactions to the coordinators.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from spark_kafka_sink.transactions.operations.inspection import (
     decided_ids,
     standing_of,
 )
-from spark_kafka_sink.transactions.transactional_ids import is_drivers, is_once, parse
+from spark_kafka_sink.transactions.transactional_ids import is_for_no_batch, is_once, parse
 
 
 class Whose(StrEnum):
@@ -63,19 +63,19 @@ class Blocker:
     consumers of this topic. ``producer_id`` and ``producer_epoch`` identify the transaction.
 
     * ``starts``: the offset of the transaction's first record, by partition.
-    * ``held``: the partitions in which this transaction is the oldest open one. There it determines
-      the last stable offset.
+    * ``held``: the partitions in which this transaction is the oldest open one, so that consumers
+      can't read past its first record.
     * ``transactional_id``: None if no coordinator lists the transaction as open.
     * ``found``: the coordinator's description of the transaction, or None.
     * ``standing``: whether the run of the transaction may still commit. (A run is one start of a
-      query or a job.) ``standing`` is None if ``transactional_id`` is None, or is the id of another
-      client or of the commit log's writer.
-    * ``decided``: the decision to commit the transaction, or None.
+      query or a job.) None if the transaction belongs to no run: ``transactional_id`` is None, or
+      is an id of another client or of the commit log's writer.
+    * ``decided``: the decision in the commit log to commit the transaction, or None.
     * ``age_ms``: the age in milliseconds by this machine's clock. None if it is unknown.
-    * ``committed_id``: None, except in this case: a partition had no leader when the coordinator
-      committed the transaction, and so never received the commit marker. The partition still shows
-      the transaction as open, and the coordinator shows it as committed. ``committed_id`` is then
-      its transactional id, and ``transactional_id`` is None.
+    * ``committed_id``: as a rule None. Exception: the coordinator has committed the transaction,
+      but one of its partitions had no leader at that time, and never received the commit marker. So
+      the partition still shows the transaction as open. Then ``committed_id`` is its transactional
+      id, and ``transactional_id`` is None.
     """
 
     topic: str
@@ -97,7 +97,7 @@ class Blocker:
         if self.decided is not None:
             return Whose.DECIDED
         if self.standing is None:
-            return Whose.COMMIT_LOG if is_drivers(self.transactional_id) else Whose.OTHER
+            return Whose.COMMIT_LOG if is_for_no_batch(self.transactional_id) else Whose.OTHER
         return _BY_STANDING[self.standing]
 
     @property
@@ -173,14 +173,16 @@ _ADVICE: Final = {
 def blockers(
     client: TransactionClient, log: CommitLog, topic: str, deadline_ms: int
 ) -> tuple[Blocker, ...]:
-    """Finds every open transaction in ``topic``. The result is sorted in this order:
+    """Finds every open transaction in ``topic``. The result is sorted by these criteria, the most
+    important first:
 
-    1. by the kind of client (:class:`Whose`);
-    2. first the transactions that determine the last stable offset of a partition;
-    3. by age, oldest first.
+    1. The kind of client (:class:`Whose`), in the order of the members.
+    2. Whether the transaction is the oldest open one of a partition (``held``). Such transactions
+       come first.
+    3. The age, oldest first.
 
-    Raises AuthorizationError if the principal may not READ the topic. Raises KafkaTimeoutError if
-    the topic does not exist, or if a broker does not respond in time.
+    Raises AuthorizationError if the principal may not READ the topic. Raises KafkaTimeoutError if a
+    broker does not respond in time, or if the topic does not exist.
     """
     cluster = existing_to_read(client, topic, max(0, deadline_ms - client.clock.now_ms()))
     open_, ids = _producers_with_ids(client, [p.tp for p in cluster.topics[topic]], deadline_ms)
@@ -222,8 +224,8 @@ def _producers_with_ids(
     """Finds the producers that have an open transaction in ``partitions``. Returns two values: the
     producers by partition, and their transactional ids by producer id.
 
-    The ids come from the coordinators. A producer without an id has a hanging transaction: the
-    partition's leader shows the transaction as open, and no coordinator does.
+    The transactional ids come from the coordinators. If a producer has none, its transaction is
+    hanging: the partition's leader shows the transaction as open, but no coordinator lists it.
     """
     found = open_producers(client, partitions, deadline_ms)
     producer_ids = {one.producer_id for producers in found.values() for one in producers}
@@ -253,8 +255,8 @@ def _is_there(one: ProducerState, again: Sequence[ProducerState]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A transaction as its coordinator and the commit log show it. ``found``, ``standing`` and
-    ``decided`` are explained at :class:`Blocker`.
+    """What the coordinator and the commit log show about a transaction. The fields are those of
+    :class:`Blocker`.
     """
 
     found: TransactionDescription
@@ -304,9 +306,8 @@ def _blocker(
 def _committed(
     client: TransactionClient, identities: Collection[tuple[int, int]], deadline_ms: int
 ) -> Mapping[tuple[int, int], str]:
-    """Finds the transactions in ``identities`` that their coordinators show as committed. An
-    identity is the producer id and the epoch of a transaction. Returns the transactional ids by
-    identity.
+    """``identities`` are pairs of producer id and epoch, each of one transaction. Finds those whose
+    coordinator shows the transaction as committed. Returns the transactional ids by pair.
     """
     if not identities:
         return {}
@@ -332,12 +333,11 @@ def every_listed(
     *,
     producer_ids: Collection[int] = (),
 ) -> tuple[ListedTransaction, ...]:
-    """Sends ListTransactions to every broker, and returns the transactions whose state is one of
-    ``states``. The transactions may belong to any client. Transactions that the principal may not
-    DESCRIBE are missing.
+    """Sends ListTransactions to every broker. Returns the transactions of all clients whose state
+    is one of ``states``. If ``producer_ids`` is not empty, returns only the transactions of these
+    producers. Transactions that the principal may not DESCRIBE are left out.
 
-    If ``producer_ids`` is not empty, returns only the transactions of these producers. Raises
-    KafkaTimeoutError if a broker does not respond.
+    Raises KafkaTimeoutError if a broker does not respond.
     """
     request = list_transactions([state.value for state in states], sorted(producer_ids))
     calls = [listing(request, node) for node in client.brokers(deadline_ms)]

@@ -1,8 +1,8 @@
 """Describes the partitions that an open transaction blocks: how many offsets read_committed
-consumers can't read yet, and which consumer groups wait for these offsets.
+consumers have to wait for, and which consumer groups wait.
 
 This module sends the requests ListOffsets, ListGroups and OffsetFetch. ``blockers.py`` finds the
-client to which the transaction belongs. (No API of Kafka returns the host of that client.)
+transactions.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _SHARE = "share"
 
 @dataclass(frozen=True, slots=True)
 class HeldPartition:
-    """A partition that read_committed consumers can read only up to ``offset``, the last stable
-    offset.
+    """A partition that an open transaction blocks: read_committed consumers can read it only up to
+    ``offset``, the last stable offset.
 
     * ``behind``: the number of offsets from ``offset`` to the high watermark.
-    * ``groups``: the consumer groups that wait for the partition or soon will, because they have
-      members and have committed at most ``offset``. The value is the number of offsets that the
-      group can read before it waits. Groups that the principal may not describe are missing.
+    * ``groups``: for each consumer group that waits or soon will, the number of offsets that the
+      group can read before it waits. These are the groups that have members, and whose committed
+      offset is at most ``offset``. Groups that the principal may not describe are missing.
     """
 
     partition: int
@@ -49,13 +49,13 @@ def held_partitions(
     client: TransactionClient, stable: Mapping[TopicPartition, int], deadline_ms: int
 ) -> tuple[HeldPartition, ...]:
     """Describes the partitions in ``stable``, a map of each partition to its last stable offset.
-    The result has the same order. With brokers before 3.0, the results have no groups, because
-    these brokers can't list groups by state.
+    The result has the same order. With brokers before 3.0, ``groups`` is empty, because these
+    brokers can't list groups by state.
 
     Raises one of these errors:
 
     * KafkaTimeoutError: a broker does not respond in time.
-    * AuthorizationError: the principal may not read the offsets of a partition.
+    * AuthorizationError: the principal has no right to DESCRIBE a topic.
     """
     ends = _ends(client, tuple(stable), deadline_ms)
     committed = _committed(client, tuple(stable), deadline_ms)
@@ -100,8 +100,8 @@ def _committed(
     """Requests the committed offsets of all consumer groups that have members. Returns the offsets
     by group and partition.
 
-    Empty if the brokers can't list groups by state. Groups that the principal may not describe are
-    missing.
+    The groups with members are found by the state of the groups. The result is empty if the brokers
+    can't list groups by state. Groups that the principal may not describe are missing.
     """
     try:
         groups = _groups(client, deadline_ms)
@@ -126,7 +126,7 @@ def _committed(
 
 def offset_fetch(group_id: str, partitions: tuple[TopicPartition, ...]) -> OffsetFetchRequest:
     """Creates the OffsetFetch request for the committed offsets of a group. It is sent to the
-    group's coordinator, and needs the right DESCRIBE on the group.
+    group's coordinator. The principal needs DESCRIBE on the group.
     """
     topics = [
         OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
@@ -170,8 +170,9 @@ def _groups(client: TransactionClient, deadline_ms: int) -> tuple[str, ...]:
 
 
 def _unless_final(code: ErrorCode) -> ErrorCode:
-    """Returns ``code`` if the request must be sent again. Returns NONE for success, and for an
-    error that a retry can't resolve.
+    """Returns ``code`` if the request must be sent again. Returns NONE for success, and also for an
+    error that a retry can't resolve, because the caller then leaves out what the response would
+    have shown.
     """
     # (After such an error, a group counts as a group without offsets. For example, the group may
     # have been deleted.)

@@ -37,8 +37,8 @@ OPEN: Final = (TransactionState.ONGOING, *ENDING)
 
 @dataclass(frozen=True, slots=True)
 class DecidedBy:
-    """A decision to commit a batch. ``key`` is the key of the commit log that has the decision.
-    ``number`` is the number of the batch.
+    """The decision to commit a transaction. It is in the state of the key ``key`` in the commit
+    log. ``number`` is the number of the batch that is decided.
     """
 
     key: str
@@ -53,8 +53,8 @@ class OpenTransaction:
     * ``standing``: whether the transaction's run may still commit. A run is one start of a query or
       a job.
     * ``decided``: the decision to commit the transaction, or None.
-    * ``age_ms``: the age in milliseconds by this machine's clock. None if the coordinator does not
-      return the start of the transaction.
+    * ``age_ms``: the age in milliseconds, by this machine's clock. The age is None if the
+      coordinator does not return the start of the transaction.
     """
 
     id: TransactionalId
@@ -80,8 +80,8 @@ class DecidedTransaction:
 class KeyReport:
     """The state of a key of the commit log.
 
-    ``transactions`` has the transactions of the decided batch in ``state``. Empty if ``state`` has
-    no decision.
+    ``transactions``: if ``state`` has the decision to commit a batch, the transactions of this
+    batch. In all other cases, empty.
     """
 
     key: str
@@ -95,10 +95,10 @@ class KeyReport:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The open transactions of tasks, and the states of the keys in the commit log, for one
-    transactionalIdPrefix.
+    """The open transactions and the commit-log states of one transactionalIdPrefix.
 
-    * ``keys``: None if the commit log's topic is missing.
+    * ``open``: the open transactions of tasks.
+    * ``keys``: the state of each key. None if the commit log's topic is missing.
     * ``silent``: the brokers that did not respond. Their open transactions are missing in ``open``.
     """
 
@@ -107,8 +107,8 @@ class Overview:
     silent: tuple[str, ...] = ()
 
     def known_keys(self) -> Mapping[str, CommitState]:
-        """Returns ``keys``. Raises RefusedError if the commit log's topic is missing, because the
-        decisions may be in another topic.
+        """Returns ``keys``. Raises RefusedError if the commit log's topic is missing: the operator
+        may have named the wrong topic, so it is unknown which transactions are decided.
         """
         return _known(self.keys)
 
@@ -145,7 +145,8 @@ class Inspector:
         self, ids: Sequence[str], states: Mapping[str, CommitState], *, all_: bool = False
     ) -> tuple[OpenTransaction, ...]:
         """Requests the descriptions of the transactions with the ids ``ids``. Returns the open
-        transactions of tasks, oldest first. With ``all_``, also returns ended transactions.
+        transactions, oldest first. With ``all_``, also returns transactions that have ended. Ids
+        that are not ids of tasks are left out.
 
         ``states`` has the states of the commit log for the keys of these transactions, by key.
         """
@@ -165,10 +166,11 @@ class Inspector:
         return tuple(sorted(result, key=lambda t: (-(t.age_ms or 0), str(t.id))))
 
     def describe(self, name: str) -> tuple[KeyReport, ...]:
-        """Returns the reports of ``name``: a key such as ``kprod~nightly``, or a prefix such as
-        ``kprod``. For a prefix, the result has the reports of all keys with this prefix.
+        """Returns the reports of ``name``, which is a key such as ``kprod~nightly``, or a prefix
+        such as ``kprod``. For a prefix, the result has the reports of all keys with this prefix.
 
-        Raises RefusedError if there is no such key. The error lists the keys that exist.
+        Raises RefusedError if the commit log does not have the key, or no key with the prefix. The
+        error lists the keys that exist.
         """
         if SEPARATOR in name:
             return (self.key(name),)

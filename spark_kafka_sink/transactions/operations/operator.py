@@ -1,11 +1,17 @@
-"""An operator's changes: commit, abort, sweep, resolve, reset.
+"""The changes that an operator can make:
 
-Each change has two steps:
+* *commit*: ends the decided batch of a key, as a start of its query would.
+* *abort*: aborts transactions that the operator names.
+* *sweep*: aborts orphans, which are open transactions of runs that do not own their key.
+* *resolve*: ends a batch that is committed only in part.
+* *reset*: replaces the state of a key by an empty state.
+
+Each of these changes has two steps:
 
 1. A method ``plan_...`` of :class:`Operator` only reads. It returns a plan of the change, or raises
    RefusedError with the reason.
-2. The change itself fences the drivers, and reads the state again. This is necessary because a
-   driver may have changed the state since the plan.
+2. The change itself fences the drivers, reads the state again, and then makes the change. It reads
+   again because a driver may have changed the state since the plan.
 
 The package ``cli/txn`` asks for a confirmation between the two steps. Writes of the sink don't use
 this module.
@@ -51,7 +57,7 @@ from spark_kafka_sink.transactions.outcomes import Outcome, outcome_of
 from spark_kafka_sink.transactions.result_errors import error_of
 from spark_kafka_sink.transactions.results import Changed, Commit, Refuse
 from spark_kafka_sink.transactions.steps import EndByHand, Forget, Reset, Resolve, RollForward
-from spark_kafka_sink.transactions.table import DECIDED, OWNED, kept_by_hand, left_by_hand
+from spark_kafka_sink.transactions.table import DECIDED, OWNED, aborted_by_hand, kept_by_hand
 from spark_kafka_sink.transactions.transactional_ids import (
     TransactionalId,
     is_once,
@@ -100,9 +106,10 @@ class EndPlan:
     transactions are checked again.
 
     * ``kept``: the ids of the transactions that are not aborted, each with the reason.
-    * ``even_decided``: the ids of transactions that are aborted even if there is a decision to
-      commit them.
-    * ``even_owners``: if True, the transactions of the run that owns the key are also aborted.
+    * ``even_decided``: the ids of transactions that are aborted although the commit log has the
+      decision to commit them.
+    * ``even_owners``: if True, the transactions of a run that owns its key in the commit log are
+      also aborted.
     * ``silent``: the brokers that did not respond. Their open transactions are unknown.
     """
 
@@ -120,7 +127,7 @@ class Aborted:
     * ``ended``: the ids of the transactions that were aborted.
     * ``kept``: the ids of the transactions that were not aborted, each with the reason.
     * ``failed``: the ids of the transactions that may still be open, each with the error.
-    * ``runs``: the runs that can't commit any more.
+    * ``runs``: the runs of the transactions that were to be aborted. They can't commit any more.
     """
 
     ended: tuple[str, ...] = ()
@@ -131,11 +138,12 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """A plan to end the decided batch in ``report``.
+    """A plan to end the decided batch in ``report``. As a rule, some transactions of the batch are
+    committed, and others were aborted.
 
-    If ``done`` is True, the batch then counts as committed, and the rows of aborted transactions
-    stay missing. If ``done`` is False, the batch is written again, and rows that are already
-    visible come twice.
+    If ``done`` is True, the batch counts as committed after the change, and the rows of the aborted
+    transactions stay missing. If ``done`` is False, the query or the job must write the whole batch
+    again, and rows that are already visible come twice.
     """
 
     report: KeyReport
@@ -150,8 +158,8 @@ class Resolution:
 
 
 class Committed(NamedTuple):
-    """The state of the key after an operator's commit. ``committed`` is True if the batch is
-    committed. It is False if all transactions of the batch are aborted.
+    """The result of an operator's commit. ``state`` is the state of the key after it. ``committed``
+    is True if the batch is committed, and False if all its transactions are aborted.
     """
 
     state: CommitState
@@ -200,11 +208,12 @@ class Operator:
 
         Raises one of these errors:
 
-        * PartialCommitError: only a part of the batch is committed.
+        * PartialCommitError: this call has found that only a part of the batch is committed.
         * CommitOutcomeUnknownError: some outcomes are unknown.
-        * RefusedError: another driver or command has ended the batch, and not all of it is
-          committed.
-        * KafkaTimeoutError: commit markers are missing.
+        * RefusedError: another driver or command has ended the batch, and its transactions are
+          neither all committed nor all aborted.
+        * KafkaTimeoutError: the batch is committed, but some commit markers are still missing after
+          max.block.ms.
         """
         # The batch's driver or another command may have ended the batch since ``report``. So the
         # result comes from the coordinators of the transactions, and not only from the log.
@@ -234,11 +243,11 @@ class Operator:
         return Committed(state, committed=True)
 
     def _confirmed(self, key: str, decision: Decision) -> CommitState:
-        """Ends the decided batch of ``key``, if there is one. Returns one of these states of the
-        key:
+        """Ends the decided batch of ``key``, if there is one. Returns the state of the key after
+        that, which shows the batch of ``decision`` as done.
 
-        * A state that shows the batch of ``decision`` as done.
-        * The newest state. The leader of the log's partition has confirmed that it is the newest.
+        Exception: if the state does not show this batch as done, the leader of the log's partition
+        must confirm that the state is the newest. Then this state is the result.
         """
         # The leader confirms the state by accepting a write. The refusal leads to this write.
 
@@ -246,15 +255,15 @@ class Operator:
             is_there = state.has_done(decision)
             return None if is_there else Refuse(Commit.NOT_VISIBLE, Changed(is_tried=False))
 
-        view = self._committer.ended(RollForward(key, refusal, only_lost=True))
+        view = self._committer.view_of(RollForward(key, refusal, only_lost=True))
         if view.refused is None or isinstance(view.refused.reason, Changed):
             return view.state
         raise error_of(key, view.refused)
 
     def _outcomes(self, key: str, decision: Decision) -> Mapping[Outcome, int]:
-        """Counts the transactions of the decided batch by outcome. Waits until the coordinators
-        have written all markers. Raises KafkaTimeoutError if markers are missing after
-        max.block.ms.
+        """Waits until the coordinators have written all markers of the decided batch's
+        transactions. Then counts these transactions by outcome. Raises KafkaTimeoutError if markers
+        are missing after max.block.ms.
         """
         wait_ms = self._client.config.max_block_ms
         deadline = self._client.deadline(2 * wait_ms)  # (time for a last look)
@@ -271,9 +280,9 @@ class Operator:
         return Counter(outcome_of(t, found[t.transactional_id]) for t in decision.transactions)
 
     def _check_visible(self, report: KeyReport, decision: Decision) -> None:
-        """Waits until all partitions have the commit markers of the batch, so that its rows are
-        visible. Raises KafkaTimeoutError after max.block.ms. Skips topics that the principal may
-        not READ.
+        """Waits until all partitions that the batch may have written to have its commit markers, so
+        that its rows are visible. Raises KafkaTimeoutError after max.block.ms. Skips topics that
+        the principal may not READ.
         """
         # The state CompleteCommit is not enough: a coordinator reports it even if it has dropped
         # the marker of a partition, because the partition had no leader.
@@ -341,8 +350,9 @@ class Operator:
     def _open_producers(
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Collection[tuple[int, int]]]:
-        """Requests the producers that have an open transaction in ``partitions``. Returns pairs of
-        producer id and epoch by partition. Topics that the principal may not READ are left out.
+        """Requests the producers that have an open transaction in ``partitions``. Returns, for each
+        partition, pairs of producer id and epoch. Topics that the principal may not READ are left
+        out.
         """
         found: dict[TopicPartition, Collection[tuple[int, int]]] = {}
         for topic in dict.fromkeys(tp.topic for tp in partitions):
@@ -364,7 +374,8 @@ class Operator:
         * A transaction is not open.
         * The commit log's topic is missing.
         * ``force`` is False, and the commit log has the decision to commit one of the transactions.
-        * ``force`` is False, and one of the transactions belongs to the run that owns the key.
+        * ``force`` is False, and one of the transactions belongs to a run that owns its key in the
+          commit log. The query of this run may be running.
         """
         states: dict[str, CommitState] = {}
         for prefix in dict.fromkeys(one.prefix for one in task_ids(ids)):
@@ -418,14 +429,15 @@ class Operator:
         older_than_ms: int | None = None,
         force: bool = False,
     ) -> EndPlan:
-        """Plans to abort the orphans of ``prefix``. An orphan is an open transaction of a run that
-        does not own the key. The commit log has no decision to commit an orphan.
+        """Plans to abort the orphans of ``prefix``. A transaction is an orphan if it is open, its
+        run does not own its key, and the commit log has no decision to commit it.
 
         * ``run``: if given, the plan has only transactions of this run.
         * ``older_than_ms``: if given, the plan has only transactions that are older than this
-          limit. The limit protects the transactions of a run that has not committed yet, because
-          they look like orphans. With brokers before 3.8, this machine's clock measures the age.
-        * ``force``: if True, the plan also has transactions of the run that owns the key.
+          limit. The limit protects a run that has not committed yet: it does not own its key before
+          its first commit, so its transactions look like orphans. The brokers measure the age, and
+          with brokers before 3.8, this machine's clock.
+        * ``force``: if True, open transactions of a run that owns its key are also in the plan.
 
         Raises RefusedError if the commit log's topic is missing. If ``force`` is False, also raises
         RefusedError if ``run`` owns a key.
@@ -460,17 +472,16 @@ class Operator:
         return {str(t.id) for t in found if t.age_ms is not None and t.age_ms > age_ms}
 
     def end(self, plan: EndPlan) -> Aborted:
-        """Aborts the planned transactions, key by key. If a run (one start of a query or job) may
-        still commit some of them, the writers of the key are fenced first, and the run is recorded
-        as aborted. Transactions that have changed since the plan are left alone.
-
-        If the plan has several keys, an error of one key is not raised: the field ``failed`` of the
-        result has the error for each transaction of this key. If the plan has only one key, raises
-        one of these errors:
+        """Aborts the planned transactions, key by key. If a run may still commit some of them, the
+        writers of the key are fenced first, and the run is recorded as aborted. Transactions that
+        have changed since the plan are left alone. Raises one of these errors:
 
         * KafkaTimeoutError: a broker does not respond in time.
         * AuthorizationError: a right is missing.
-        * SupersededError: other processes keep opening the key.
+        * SupersededError: other processes keep fencing this process from the key.
+
+        Exception: if the plan has transactions of several keys, no error is raised. The field
+        ``failed`` of the result then has the error of a key for each transaction of this key.
         """
         ended: list[str] = []
         kept: dict[str, str] = {}
@@ -499,7 +510,7 @@ class Operator:
             kept |= kept_by_hand(goal, view.state)
             kept |= dict.fromkeys(view.by_hand.meanwhile, _MEANWHILE)
             failed |= {one: _answer(code) for one, code in view.by_hand.failed}
-            left = (parse(t.transactional_id) for t in left_by_hand(goal, view.state))
+            left = (parse(t.transactional_id) for t in aborted_by_hand(goal, view.state))
             runs |= dict.fromkeys(one.run for one in left if one is not None)
         return Aborted(tuple(ended), kept, failed, tuple(runs))
 
@@ -524,12 +535,15 @@ class Operator:
     # -- resolve ------------------------------------------------------------------------------
 
     def plan_resolve(self, key: str, number: int, *, done: bool, force: bool = False) -> Resolution:
-        """Plans to end a batch that is committed only in part (PARTIAL): batch ``number`` of
-        ``key``. :class:`Resolution` explains ``done``.
+        """Plans to end batch ``number`` of ``key``, which is committed only in part (PARTIAL). If
+        ``done`` is True, the batch is to count as done. If ``done`` is False, it is to be written
+        again (:class:`Resolution`).
 
-        With ``force``, the plan can also end a decided batch, if the outcome of one of its
-        transactions is unknown. For example, the transactional id may have expired. Raises
-        RefusedError if the batch can't be ended by this command.
+        With ``force``, the batch may also be DECIDED, provided that the outcome of one of its
+        transactions is unknown. For example, the transactional id may have expired.
+
+        Raises RefusedError if no batch of ``key`` is decided, if another number is decided, or if
+        the batch is in none of these two states.
         """
         report = self.inspector.key(key)
         decision = report.state.decision
@@ -583,7 +597,7 @@ class Operator:
         Raises RefusedError if the commit log does not have this key. If ``force`` is False, also
         raises RefusedError in each of these cases:
 
-        * The key has a decision to commit a batch (DECIDED or PARTIAL), which must be ended first.
+        * A batch of the key is DECIDED or PARTIAL. It must be ended first.
         * A transaction of the run that owns the key is open.
         * A broker does not respond, so open transactions may be unknown.
         """
@@ -616,8 +630,9 @@ class Operator:
         return report
 
     def reset(self, report: KeyReport) -> None:
-        """Fences the drivers, and replaces the state of the key by an empty state. The key of a job
-        without txnAppId is removed. Raises RefusedError if the state has changed since ``report``.
+        """Fences the drivers, and replaces the state of the key by an empty state. Exception: the
+        key of a job without txnAppId is removed, because such a job is never repeated. Raises
+        RefusedError if the state has changed since ``report``.
         """
         self._committer.perform(Reset(report.key, report.state))
 
@@ -631,7 +646,8 @@ class Operator:
         return self._log.damage(key, self._client.deadline())
 
     def forget(self, key: str) -> None:
-        """Fences the writers of ``key``, and removes its records, which can't be decoded.
+        """Fences the writers of ``key``, and removes its records without decoding them. Use it only
+        if the records can't be decoded (:meth:`damage`).
 
         Whether the last batch of the key is committed stays unknown.
         """
