@@ -219,11 +219,12 @@ class Option:
     def error(
         self, given: object, rule: str, spelled: str, meant: str | None = None
     ) -> ConfigError:
-        """Creates the error for a wrong value, with the text of Java's ConfigException: "Invalid
-        value X for configuration Y: ...".
+        """Creates the error for the wrong value ``given``. The message has the text of Java's
+        ConfigException: "Invalid value X for configuration Y: ...".
 
-        ``rule`` is the end of that text. ``meant`` is the value that the user probably meant, for
-        the hint.
+        * ``rule`` is the text after the last colon, such as "Value must be at least 0".
+        * ``spelled`` is the name of the option as the user wrote it.
+        * ``meant`` is the value that the user probably meant, for the hint.
         """
         shown = HIDDEN if self.secret else safe_text("null" if given is None else str(given))
         takes = f"{spelled} takes {self._taken()}" + (self.advice and f": {self.advice}")

@@ -41,8 +41,10 @@ class OptionSource:
     where: str = ""
 
     @property
-    def takes_own(self) -> bool:
-        """True if the sink's own options are accepted in this place: in a write, or in a file."""
+    def accepts_sink_options(self) -> bool:
+        """True if the sink's own options are accepted in this place. A write and a file accept
+        them. A producer without Spark does not.
+        """
         return self.sink or bool(self.where)
 
 
@@ -119,7 +121,7 @@ def _known_elsewhere(name: str, shown: str, place: OptionSource) -> ConfigError 
         component = with_prefix(owner.component, place.prefix)
         what, kind = f"Option '{shown}'{where} belongs to {component}", Kind.FOREIGN_OPTION
         hint = with_prefix(owner.instead, place.prefix)
-    elif own is not None and not own.internal and not place.takes_own:
+    elif own is not None and not own.internal and not place.accepts_sink_options:
         what = f"Option '{shown}'{where} is the Spark sink's; a producer has no such option"
         hint = "remove it, or write with format('kprod')"
     else:
@@ -164,7 +166,7 @@ def _nearest(name: str, place: OptionSource) -> str | None:
     """Creates a hint with the option name that is most similar to ``name``. Returns None if no name
     is similar. ``name`` is in lower case.
     """
-    own = SINK_OPTIONS if place.takes_own else {}
+    own = SINK_OPTIONS if place.accepts_sink_options else {}
     options = (PRODUCER_OPTIONS | own).values()
     names = [o.name for o in options if o.suggested or (o.for_producer and not place.sink)]
     dead_letters = _DEAD_LETTERS in names and "dlq" in name
