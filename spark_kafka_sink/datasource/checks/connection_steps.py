@@ -118,13 +118,13 @@ def connection(made: Contact, probe: ConnectionProbe, producer: ProducerConfig) 
             yield _unreached(stage, f"{reached.remote}: {reached.reason}", reached)
             return
         elif stage is not Stage.API:
-            yield _reached(made, stage, reached.remote, producer)
+            yield _passed(made, stage, reached.remote, producer)
 
 
-def _reached(made: Contact, stage: Stage, said: str, producer: ProducerConfig) -> Step:
-    """The result of a stage that the connection to the bootstrap server ``made.best`` has passed.
-    ``said`` is the text of the result. If other bootstrap servers have failed in this stage, the
-    state is WARNING, and the text also lists these servers.
+def _passed(made: Contact, stage: Stage, said: str, producer: ProducerConfig) -> Step:
+    """Creates the result of ``stage``, after the connection to the bootstrap server ``made.best``
+    has passed this stage. ``said`` is the text of the result. If other bootstrap servers have
+    failed in the same stage, the state is WARNING, and the text also lists these servers.
     """
     others = [one for one in made.failed if one.failed is stage]
     if not others:
@@ -184,7 +184,7 @@ def answered(
             yield from (no_login if row.name == Stage.SASL else row for row in rows)
         return None
     yield from rows
-    yield _reached(made, Stage.API, f"{reached.remote} speaks Kafka", producer)
+    yield _passed(made, Stage.API, f"{reached.remote} speaks Kafka", producer)
     count = len(cluster.nodes)
     yield ok(CLUSTER, f"{cluster.cluster_id or 'without an id'}, {count} brokers")
     return cluster

@@ -217,9 +217,13 @@ class TransactionPlan:
             raise_refusal(self.key, forgotten_refusal(number, self.state))
 
     def _refuse_unknown_replay(self, context: WriteContext) -> None:
-        """Raises CommitError if the micro-batch of this write is already committed, and nothing
-        shows that this write repeats the earlier write. Only a write of ``foreach_batch`` or
-        ``transaction`` is checked. With verifyReplays=false, no error is raised.
+        """Raises CommitError if the micro-batch of this write is already committed, and it is not
+        certain that this write repeats the committed write. It is certain if the query or the hash
+        of the source offsets is known, or if this process has already written the same DataFrames
+        (``WriteContext.known``).
+
+        Only a write of ``foreach_batch`` or ``transaction`` is checked. With verifyReplays=false,
+        no error is raised.
         """
         # (Equal numbers of rows and bytes do not show a repetition: another DataFrame may have the
         # same numbers.)

@@ -204,9 +204,12 @@ class Settled:
 class Ledger:
     """Reads and writes the records of the backfill ``name`` in the commit log ``log``.
 
-    ``state_of`` is a function that reads the state of a key in the log. For a call of ``backfill``,
-    the function must also end a commit that an earlier driver has decided and not finished
-    (``ExactlyOnceDriver.plan``). For the command ``kprod backfill``, the function must only read.
+    ``state_of`` is a function that reads the state of a key in the log. It depends on the use of
+    the ledger:
+
+    - The Python function ``backfill`` writes rows. For it, ``state_of`` must also finish a batch
+      that an earlier driver has decided but not finished (``ExactlyOnceDriver.plan``).
+    - The command ``kprod backfill`` writes no rows. For it, ``state_of`` must only read.
 
     Each method raises the errors of the commit log. A method with the argument ``caller`` raises
     SupersededError if another caller has taken over.

@@ -99,19 +99,22 @@ class BackfillPlan:
     def digest(self) -> str:
         return hashlib.sha256(self.encode().encode()).hexdigest()[:32]
 
-    def next_end(self, first: int, most: float) -> int:
-        """The end of the next step, which begins at the position ``first``. The step has at least
-        one slice. If possible, its :meth:`weight` is at most ``most``.
+    def next_end(self, first: int, limit: float) -> int:
+        """Returns the end of the step that begins at the position ``first``. The step has the
+        positions ``first`` to end - 1. It has whole ranges, or slices of one range.
+
+        The step is as large as possible, but its :meth:`weight` is not more than ``limit``.
+        Exception: the step has at least one slice, even if this slice is larger than ``limit``.
         """
         at, within = divmod(first, self.slices)
-        if within == 0 and self._weight_of(at) <= most:
-            left = most
+        if within == 0 and self._weight_of(at) <= limit:
+            left = limit
             while at <= len(self.bounds) and self._weight_of(at) <= left:
                 left -= self._weight_of(at)
                 at += 1
             return at * self.slices
         of_range = self._weight_of(at)
-        fits = self.slices if of_range <= 0 else int(self.slices * most / of_range)
+        fits = self.slices if of_range <= 0 else int(self.slices * limit / of_range)
         return at * self.slices + min(self.slices, within + max(1, fits))
 
     def difference(self, facts: Mapping[str, str]) -> str:

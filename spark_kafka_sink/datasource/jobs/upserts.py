@@ -106,7 +106,7 @@ def upserts(
     told = _compared(last, of_key, last_first, _row_text(df, log, order_by, type_))
     one_each = told.where(F.col(_BAD) | ~F.col(_SAME) | (F.col(_ROW) == 1))
     is_unordered = known & has_key & ~is_ordered
-    type_after = F.when(is_unordered, F.lit(UNORDERED)).otherwise(_type_after(type_, log))
+    type_after = F.when(is_unordered, F.lit(UNORDERED)).otherwise(_resulting_type(type_, log))
     columns = (_marked(field, keys, log) for field in df.schema.fields)
     return one_each.withColumn(log.column, type_after).select(*columns)
 
@@ -136,13 +136,15 @@ def _marked(field: StructField, keys: Sequence[str], log: Changelog) -> Column:
     return column if metadata == field.metadata else column.alias(field.name, metadata=metadata)
 
 
-def _type_after(type_: Column, log: Changelog) -> Column:
-    """Returns a column with the change type of each key's last change. This is ``type_``, except in
-    two cases:
+def _resulting_type(type_: Column, log: Changelog) -> Column:
+    """Returns a column with the change type that each row has in the result of ``upserts``. This is
+    ``type_``, the row's change type in the feed, except in two cases:
 
-    - ``TIED``, if several changes of a key tie for the last place, and their rows differ.
-    - The type of a delete, if the last change is the pre-image of an update (the row before the
-      update). Such an update has changed the key, so the old key is deleted.
+    - ``TIED``, if several changes of a key share the last place in the order of changes, and their
+      rows differ.
+    - The type of a delete, if the row is the pre-image of an update (the table's row before the
+      update). A pre-image is the last change of a key only if the update has changed the key. So
+      the old key is deleted.
     """
     from pyspark.sql import functions as F
 

@@ -263,8 +263,12 @@ def _surplus(claims: Claims, more: int) -> tuple[AuditVerdict, str]:
 
 
 def by_compaction(gaps: int, settings: Mapping[str, str | None]) -> tuple[AuditVerdict, str]:
-    """The verdict on a partition and its reason, if compaction may have removed the missing rows.
-    ``gaps`` is the number of offsets without a record.
+    """The verdict on a partition or a topic, and the reason for the verdict. Call this function
+    only if compaction may have removed all missing rows. ``gaps`` is the number of offsets without
+    a record. ``settings`` are the topic's configs:
+
+    - If they are known, the topic is compacted, and the verdict is COMPACTED.
+    - If they are unknown (empty), the verdict is UNCLEAR.
     """
     if not settings:
         return AuditVerdict.UNCLEAR, f"{gaps} offsets have no record, {_SETTINGS_UNKNOWN}"

@@ -33,9 +33,10 @@ _INNER = {
 
 
 def cast_of(data_type: DataType) -> str:
-    """The SQL expression that converts a column of an unsupported type. In the expression,
-    ``column`` stands for the column's name. Spark 4.2 accepts the expression for every unsupported
-    type.
+    """The SQL expression that converts a column to a type that the sink can write, a string or
+    binary. Call this function only for a type ``data_type`` that the sink can't write. In the
+    expression, ``column`` stands for the column's name. Spark 4.2 accepts the expression for each
+    such type.
     """
     return _CASTS.get(type(data_type).__name__, "cast(column as string)")
 

@@ -121,10 +121,12 @@ def feed_columns(schema: StructType, log: Changelog) -> FeedColumns:
 
 
 def with_feed(schema: StructType, feed: FeedColumns) -> StructType:
-    """Returns ``schema`` with the columns that a task appends to each batch of a change feed:
+    """Returns ``schema`` with more columns at its end: the columns that a task computes for each
+    batch of a change feed. These are, in this order:
 
-    - If the feed has the table's rows in structs, the task appends the fields of such a struct.
-    - If the task writes Debezium envelopes, the task appends the fields of an envelope.
+    - If the feed has the rows of the table in the structs ``before`` and ``after``: the fields of
+      these structs. Both structs have the same fields, so there is one column for each field.
+    - If the values of the records are Debezium envelopes: the fields of an envelope.
     """
     from pyspark.sql.types import LongType, StringType, StructType
 

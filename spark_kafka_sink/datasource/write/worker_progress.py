@@ -92,8 +92,9 @@ class WorkerProgress:
 
 
 class WorkerSums:
-    """The figures of this worker process for progressTopic, summed over its task attempts in the
-    current stage. Thread-safe.
+    """Sums the progress of the task attempts that this Python process runs, for the records in
+    progressTopic. The sums are for one stage of a write, and begin at 0 with each new stage.
+    Thread-safe.
     """
 
     every_s = EVERY_S
