@@ -322,9 +322,10 @@ class ConfluentRegistry:
 
 
 def _as_written(error: ConfigError) -> ConfigError:
-    """Copies an error of the TLS options. The error has the names of the brokers' options, such as
-    ``ssl.truststore.location``, because the code that reads certificates knows only these names. In
-    the copy, the names are as the user writes them.
+    """Returns a copy of ``error`` that names options as the user wrote them. For example, the copy
+    has ``schema.registry.ssl.truststore.location`` instead of ``ssl.truststore.location``, the name
+    of the brokers' option. The code that reads certificates knows only the names of the brokers'
+    options.
     """
 
     def name_of(name: str) -> str:
