@@ -374,11 +374,13 @@ class WireArray(Sequence[T_co]):
     def checked(
         self, of: Callable[[T_co], U], keep: Callable[[U], bool] | None = None
     ) -> Sequence[U]:
-        """Converts each item with ``of``. Returns a sequence of the results for which ``keep`` is
-        true. If ``keep`` is None, the sequence has all results.
+        """Validates all items now, and returns a sequence that converts them later. The sequence
+        has the result of ``of`` for each item, but only the results for which ``keep`` returns
+        True. If ``keep`` is None, it has all results.
 
-        Every item is decoded once here, so errors are raised here. The results are not kept as
-        objects: each is created again when it is read.
+        This method decodes and converts every item once, so all errors are raised here. The
+        sequence keeps the bytes of its items, and decodes and converts an item again each time it
+        is read.
         """
         read, version = self._read, self._version
 
