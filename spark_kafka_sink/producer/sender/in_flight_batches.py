@@ -102,9 +102,10 @@ class InFlightBatches:
         return found
 
     def forget(self, batches: Iterable[ProducerBatch]) -> None:
-        """Removes ``batches`` from the unproven batches, and forgets the last response to each of
-        ``batches``. The caller completes, fails or splits these batches, or puts them back into
-        their queues.
+        """Removes the last response to each of ``batches``, and removes the batches from the set of
+        unproven batches. A batch is unproven after a response that does not show whether the log
+        has the batch. Call this method when ``batches`` are completed, failed, split or put back
+        into their queues.
         """
         if self._unproven or self._last_answers:
             for batch in batches:
