@@ -177,8 +177,11 @@ def _walk(
 
 
 def _largest_delta(timestamps: Int64s | None, now_ms: int, open_bases: Int64s) -> int:
-    """The largest timestamp delta that a record with one of ``timestamps`` can have, in ms.
-    ``open_bases`` are the base timestamps of the open batches.
+    """An upper bound of the timestamp deltas in ms, as absolute values. A timestamp delta is the
+    difference between a record's timestamp and the base timestamp of its batch.
+
+    ``open_bases`` are the base timestamps of the open batches. A new batch has the timestamp of its
+    first record as its base. ``timestamps`` is None if all records have the timestamp ``now_ms``.
     """
     low, high = now_ms, now_ms
     if timestamps is not None:
