@@ -2,7 +2,8 @@
 
     python -m tests.other_brokers [--broker NAME ...] [--pyspark VERSION ...] [--scenario NAME ...]
 
-Cells that ran replace theirs in ``results.json``; the table of RESULTS.md is made of it.
+Cells that ran replace theirs in ``results.json``. The table of RESULTS.md, and the short table of
+docs/compatibility.md, are made of it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,25 @@ from typing import Any, Final
 
 from spark_kafka_sink.local_kafka import KAFKA_VERSION
 from tests.other_brokers.brokers import BROKERS, Running, apache
-from tests.other_brokers.scenarios import SCENARIOS, WITH_SPARK
+from tests.other_brokers.scenarios import OK, SCENARIOS, WITH_SPARK
 
 ROOT: Final = Path(__file__).parents[2]
 RESULTS: Final = Path(__file__).with_name("results.json")
 PAGE: Final = Path(__file__).with_name("RESULTS.md")
+#: The users' page, with a line for each broker.
+SHORT_PAGE: Final = ROOT / "docs" / "compatibility.md"
 BEGIN, END = "<!-- make compat writes from here -->", "<!-- to here -->"
+#: What works for users if a scenario succeeds, and what does not work if it fails.
+_WORKS: Final = {
+    "plain write": "at-least-once",
+    "dead letters": "dead letters",
+    "stream": "exactly-once",
+}
+_FAILS: Final = _WORKS | {
+    "killed driver": "the next start after a driver was killed",
+    "after the timeout": "a start after the driver was dead for longer than "
+    "`kafka.transaction.timeout.ms`",
+}
 #: PySpark's own tests are run by ``make sparks``.
 _ROW_S: Final = 900
 
@@ -71,21 +85,51 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _linked(said: str) -> str:
+def short_table(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Markdown with a line for each broker. Versions of Apache Kafka with the same result share a
+    line. The variants of kfake are left out: another table of the page has the APIs that they lack.
+    """
+    names: dict[tuple[str, str], str] = {}
+    for name, row in results.items():
+        if name.startswith(("kfake ", "kfake,", "PySpark ")):
+            continue
+        version = name.removeprefix("Apache Kafka ")
+        line = "" if version != name else name, f"{_result(row['cells'])} | {row['on']}"
+        names[line] = f"{names[line]}, {version}" if line in names else name
+    rows = [f"| {name} | {result} |" for (_, result), name in names.items()]
+    return "\n".join(["| broker | works | does not work | date |", "|---|---|---|---|", *rows])
+
+
+def _result(cells: Mapping[str, str]) -> str:
+    """What works, and what does not work, as two cells."""
+    works = [text for scenario, text in _WORKS.items() if cells.get(scenario) == OK]
+    fails = []
+    for scenario, text in _FAILS.items():
+        said = cells.get(scenario, OK)
+        if said != OK:
+            why = said.replace(
+                " (it never times out)", ", and the broker aborts no transaction after this time"
+            )
+            fails.append(f"{text}: {_linked(why, 'errors.md')}")
+            if scenario == "stream":
+                break  # the scenarios after it need exactly-once
+    return f"{', '.join(works)} | {'; '.join(fails) or 'nothing failed'}"
+
+
+def _linked(said: str, errors: str = "../../docs/errors.md") -> str:
     words = [
-        f"[{word[:6]}](../../docs/errors.md#{word[:6].lower()}){word[6:]}"
-        if word.startswith("KP")
-        else word
+        f"[{word[:6]}]({errors}#{word[:6].lower()}){word[6:]}" if word.startswith("KP") else word
         for word in said.split(" ")
     ]
     return " ".join(words)
 
 
 def write_page(results: Mapping[str, Mapping[str, Any]]) -> None:
-    """The table between its markers."""
-    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table(results)}\n\n{END}{after}", "utf-8")
+    """The tables of both pages, between their markers."""
+    for page, text in ((PAGE, table(results)), (SHORT_PAGE, short_table(results))):
+        before, _, rest = page.read_text("utf-8").partition(BEGIN)
+        _, _, after = rest.partition(END)
+        page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", "utf-8")
 
 
 def main() -> None:

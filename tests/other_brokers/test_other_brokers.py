@@ -19,7 +19,7 @@ from spark_kafka_sink.transactions.commit_log.commit_log import CommitLog
 from spark_kafka_sink.transactions.operations.operator import Operator
 from spark_kafka_sink.transactions.results import Commit
 from tests.other_brokers import scenarios
-from tests.other_brokers.__main__ import PAGE, read_results, table
+from tests.other_brokers.__main__ import PAGE, SHORT_PAGE, read_results, short_table, table
 from tests.other_brokers.brokers import (
     NO_API_VERSIONS_4,
     VERSION_1,
@@ -130,5 +130,6 @@ def test_the_hint_after_a_timeout_works_when_it_is_followed(bootstrap: str) -> N
     assert query.has(0)
 
 
-def test_the_page_has_the_results_that_were_written() -> None:
+def test_the_pages_have_the_results_that_were_written() -> None:
     assert table(read_results()) in PAGE.read_text("utf-8")
+    assert short_table(read_results()) in SHORT_PAGE.read_text("utf-8")
