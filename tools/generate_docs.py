@@ -123,7 +123,8 @@ def client_files_page() -> str:
     lines += [
         "A client file has the addresses of your brokers and the login of your job.",
         "",
-        "1. Copy the file for your service, and fill in your addresses and names.",
+        "1. Copy the file for your service, and fill in your addresses and names. (The name of the",
+        "   file in the directory `conf/clients` is in brackets.)",
         "2. Put the file at the same path on the driver and on every executor.",
         "3. Set the option `configFile` of the write to this path. For the command line `kprod`,",
         "   pass the path with `-c`.",
