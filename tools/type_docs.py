@@ -26,9 +26,10 @@ _SPARK = {
     K.STRING: "string, char, varchar", K.BINARY: "binary", K.DATE: "date",
     K.TIMESTAMP: "timestamp", K.TIMESTAMP_NTZ: "timestamp_ntz",
 }  # fmt: skip
+_PROTOBUF_MAP = "map, if the keys are strings, integers or booleans"
 _NESTED = (
     ("array", "array", "", "repeated", "", "array"),
-    ("map", "map, keys are strings", "", "map", "", "object"),
+    ("map", "map, if the keys are strings", "", _PROTOBUF_MAP, "", "object"),
     ("struct", "record", "", "message", "", "object"),
 )
 _LOGICAL = (
@@ -61,8 +62,7 @@ def page() -> str:
 
 
 def _lines() -> Iterator[str]:
-    yield row("Spark", "Avro from columns", "also written as", "Protobuf from columns",
-              "also written as", "JSON")  # fmt: skip
+    yield row("Spark", "Avro", "Avro, also", "Protobuf", "Protobuf, also", "JSON Schema")
     yield row(*["---"] * 6)
     for kind, spark in _SPARK.items():
         column = ColumnType(kind, spark, precision=10, scale=2)
@@ -70,9 +70,9 @@ def _lines() -> Iterator[str]:
             spark,
             _avro_name({"type": kind.avro[0], "logicalType": kind.avro[1]}),
             _but(kind.avro[1] or kind.avro[0], _avro(column)) if kind is not K.NULL else "",
-            "an error: cast it" if kind.protobuf is None else kind.protobuf,
+            "none: cast it" if kind.protobuf is None else kind.protobuf,
             _but(kind.protobuf or "", _protobuf(column)),
-            "left out" if kind is K.NULL else ", ".join(map(str, kind.json.values())),
+            _json_type(kind),
         )
     for nested in _NESTED:
         yield row(*nested)
@@ -82,7 +82,7 @@ def _but(first: str, accepted: list[str]) -> str:
     """All others; together under one name what is there as a whole."""
     for names, together in (
         (_LOGICAL, "logical types of int and long"),
-        (_INTEGERS, "any other integer"),
+        (_INTEGERS, "all other integer types"),
     ):
         if set(names) <= set(accepted):
             accepted = [*(name for name in accepted if name not in names), together]
@@ -99,6 +99,12 @@ def _avro_name(declared: object) -> str:
     if kind == "fixed" and logical == "uuid":
         return "uuid of type `fixed`"
     return str(logical or kind)
+
+
+def _json_type(kind: K) -> str:
+    """The type in JSON Schema, with its format or encoding in brackets."""
+    first, *more = map(str, kind.json.values())
+    return f"{first} ({', '.join(more)})" if more else first
 
 
 def _avro(column: ColumnType) -> list[str]:
