@@ -315,8 +315,8 @@ def _later_options() -> Iterator[str]:
     what = option_texts().what
     yield from ("## Not supported by this version", "")
     yield paragraph(
-        "Kafka's Java producer has these options, but the sink does not have their functions. You",
-        "may set the default value. Any other value is an error.",
+        "Kafka's Java producer has these options, but the sink does not have their functions. Any",
+        "value except the default is an error.",
     )
     yield ""
     refused = _of_status(Status.LATER_REFUSED)
@@ -368,8 +368,8 @@ def _options_without_effect() -> Iterator[str]:
     )
     yield from ("", *_SECURITY_RULES, "")
     yield paragraph(
-        "These two rules apply to all options of TLS and SASL, also to the options that the sink",
-        "uses ([security](security.md#settings-that-would-have-no-effect)).",
+        "These two rules apply to all options of TLS and SASL, also to options that the sink uses",
+        "([security](security.md#settings-that-would-have-no-effect)).",
     )
     yield ""
     yield from heading(
@@ -401,13 +401,13 @@ _REFUSED = {
 }
 #: What differs between an option of librdkafka and Java's option with another name.
 _LIBRDKAFKA_NOTES = {
-    "batch.num.messages": ", a number of bytes in place of a number of messages",
+    "batch.num.messages": ", a number of bytes",
     "enable.ssl.certificate.verification": ". The empty value switches off only the check of the"
-    " broker's name. The check of the certificate can't be switched off",
-    "queue.buffering.max.kbytes": ", a number of bytes in place of kilobytes",
-    "queue.buffering.max.messages": ", a number of bytes in place of a number of messages",
-    "ssl.certificate.location": ". The PEM file must have the certificate and the key",
-    "ssl.key.location": ". The PEM file must have the certificate and the key",
+    " broker's name, never the check of the certificate",
+    "queue.buffering.max.kbytes": ", a number of bytes",
+    "queue.buffering.max.messages": ", a number of bytes",
+    "ssl.certificate.location": ", a PEM file with the certificate and the key",
+    "ssl.key.location": ", a PEM file with the certificate and the key",
 }
 _SECURITY_RULES = (
     "- If the protocol is `PLAINTEXT` or `SASL_PLAINTEXT`, an option `kafka.ssl.*` is an error.",
@@ -442,14 +442,13 @@ def _refused_options() -> Iterator[str]:
             "These options belong to other software. In the code of a write, each of them is an"
             " error, and the error names the software. The prefix `kafka.` makes no difference:"
             " both `group.id` and `kafka.group.id` are errors. A name that ends with `.*` means all"
-            " options with this prefix. Exception: an option with such a prefix is allowed if"
-            " [Options](options.md) or [another list of this page](#known-without-effect) has its"
-            " full name."
+            " options with this prefix, except the options in [Options](options.md) and in [another"
+            " list of this page](#known-without-effect)."
         ),
         "",
         (
-            "A `configFile` can be a file that several Kafka clients share. So in a `configFile`,"
-            " the following options are ignored, and a warning names them:"
+            "Several Kafka clients can share a `configFile`. So in a `configFile`, the following"
+            " options are ignored, and a warning names them:"
         ),
         "",
         f"- A Kafka consumer: {names['consumer']}",
@@ -471,9 +470,8 @@ def _refused_options() -> Iterator[str]:
         "### Options of librdkafka",
         "",
         (
-            "These options have another name in librdkafka. They are errors. The values can have"
-            " another unit or another meaning: see the text of the option in"
-            " [Options](options.md)."
+            "The names of librdkafka are errors. The values can have another unit or another"
+            " meaning: see the text of the option in [Options](options.md)."
         ),
         "",
         "| librdkafka | use this option |",
