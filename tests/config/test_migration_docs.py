@@ -95,7 +95,7 @@ def test_the_block_itself_is_taken_but_for_what_the_table_says(left, right):
         del options["kafka.ssl.keystore.certificate.chain"], options["kafka.ssl.keystore.type"]
         del options["kafka.ssl.key.password"]
     assert (inline is None) == ("kafka.ssl.keystore.key" not in right.options)
-    assert "* `kafka.ssl.keystore.key`: must be a reference" in PAGE
+    assert "| `kafka.ssl.keystore.key` | it must be a reference" in PAGE
     config = parse_sink_config(options)
     twin = parse_sink_config({n: v for n, v in right.options.items() if n not in SPARK_OPTIONS})
     assert config.producer.security_protocol == twin.producer.security_protocol
