@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import re
-import textwrap
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -23,321 +22,283 @@ ROOT = Path(__file__).resolve().parent.parent
 _LIST = """
 # Numbers and checksums
 UtilsTest#testMurmur2
-  The hash function murmur2 has the results that are fixed in Kafka's test.
+  The hash function murmur2 has the results of Kafka's test.
 DefaultPartitionerTest#testKeyPartitionIsStable
   The partition of a key is (murmur2 & 0x7fffffff) % N. N is the number of all partitions of the
   topic, including partitions without a leader.
 Crc32CTest#testValue
-  The checksum of a batch is CRC-32C, with the results that are fixed in Kafka's test.
+  The checksum CRC-32C has the results of Kafka's test.
 ByteUtilsTest#testVarintSerde ByteUtilsTest#testVarlongSerde ByteUtilsTest#testInvalidVarint
 ByteUtilsTest#testInvalidVarlong
-  A signed varint (an integer whose length in bytes depends on its value) of 32 or 64 bits has the
-  bytes that are fixed in Kafka's test. A reader refuses a varint with too many bytes.
+  Signed varints (integers of variable length) of 32 and 64 bits have the bytes of Kafka's test. A
+  varint with too many bytes is refused.
 ByteUtilsTest#testUnsignedVarintSerde
-  An unsigned varint has the bytes that are fixed in Kafka's test.
+  Unsigned varints have the bytes of Kafka's test.
 TransactionManagerTest#testSequenceNumberOverflow DefaultRecordBatchTest#testIncrementSequence
   The sequence number after 2147483647 (2^31 - 1) is 0.
 # Records and batches
 DefaultRecordBatchTest#testInvalidCrc DefaultRecordBatchTest#testInvalidRecordSize
 DefaultRecordBatchTest#testInvalidRecordCountTooManyNonCompressedV2
-  A reader refuses a batch whose checksum or number of records is wrong, and a batch that is
-  shorter than its header.
+  A batch is refused if its checksum or its number of records is wrong, or if it is shorter than its
+  header.
 DefaultRecordTest#testNullHeaderKey
   A header's key may not be null. A header's value may be null.
 DefaultRecordTest#testInvalidHeaderKey DefaultRecordTest#testInvalidHeaderValue
 DefaultRecordTest#testInvalidValueSize
-  A reader refuses a record in which a field is longer than the rest of the record.
+  A record is refused if one of its fields is longer than the rest of the record.
 MemoryRecordsBuilderTest#testWriteTransactionalWithInvalidPID
 MemoryRecordsBuilderTest#testWriteIdempotentWithInvalidEpoch
 MemoryRecordsBuilderTest#testWriteIdempotentWithInvalidBaseSequence
-  The writer of a batch refuses fields that contradict each other, for example a producer id
-  without a sequence number.
+  A batch is refused if its fields contradict each other, for example a producer id without a
+  sequence number.
 MemoryRecordsBuilderTest#buildUsingCreateTime
-  The largest timestamp of the records is stored in the header of their batch. The writer refuses
-  a timestamp before 1970.
+  The header of a batch has the largest timestamp of its records. A timestamp before 1970 is
+  refused.
 MemoryRecordsBuilderTest#testWriteEmptyRecordSet
-  If there are no records, the writer produces no bytes.
+  Without records, no bytes are written.
 MemoryRecordsBuilderTest#shouldThrowIllegalStateExceptionOnAppendWhenClosed
-  After the producer has closed a batch to send it, the batch takes no more records.
+  A closed batch takes no more records.
 MemoryRecordsBuilderTest#testSmallWriteLimit MemoryRecordsBuilderTest#writePastLimit
-  An empty batch takes any record, even a record that is larger than batch.size. Each further
-  record must fit into batch.size.
+  An empty batch takes any record, even if the record is larger than batch.size. Each further record
+  must fit into batch.size.
 CompressionRatioEstimatorTest#testUpdateEstimation MemoryRecordsBuilderTest#testEstimatedSizeInBytes
-  While a batch is being filled, its compressed size is an estimate: its uncompressed size times
-  the compression ratio of earlier batches. If a batch compresses worse than estimated, the ratio
-  rises immediately. If a batch compresses better, the ratio falls slowly.
+  The size of a compressed batch is estimated from the compression ratio of earlier batches. This
+  ratio rises immediately, and falls slowly.
 # Configuration and send
 KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig
 KafkaProducerTest#testAcksAndIdempotenceForIdempotentProducers
 KafkaProducerTest#testRetriesAndIdempotenceForIdempotentProducers
 KafkaProducerTest#testInflightRequestsAndIdempotenceForIdempotentProducers
-  If the user has set two options that contradict each other, the producer raises an error. If
-  only one of them was set, the producer can change the default of the other option, with a
-  warning. Example: idempotence, which is the default, is switched off by acks=1.
+  If two options of the user contradict each other, the producer raises an error. If an option of
+  the user contradicts a default, the producer can change the default, with a warning. For example,
+  acks=1 switches off idempotence.
 KafkaProducerTest#testMetadataTimeoutWithMissingTopic
 KafkaProducerTest#testMetadataTimeoutWithPartitionOutOfRange
-  If a topic or partition is unknown, send waits for it. If it is still unknown after
-  max.block.ms, send fails. The error has the reason that brokers have returned.
+  If a topic or partition is unknown, send waits for it, for at most max.block.ms. The error of send
+  has the reason that brokers have returned.
 KafkaProducerTest#testSendToInvalidTopic
-  If a topic name is invalid, only the records for this topic fail. For the effect on a
-  transaction, see the next rows.
+  Outside of a transaction, an invalid topic name fails only the records for this topic.
 KafkaProducer#doSend
-  A call of send waits for metadata and for memory. The two waits together last at most
+  In a call of send, the wait for metadata and the wait for memory together last at most
   max.block.ms.
 KafkaProducerTest#testCommitTransactionWithRecordTooLargeException
 KafkaProducerTest#testCommitTransactionWithMetadataTimeoutForMissingTopic
   If send fails for a record in a transaction, the producer refuses to commit the transaction.
-  Examples are a record that is too large and a missing topic.
 KafkaProducerTest#testPartitionAddedToTransaction
-  The producer adds a partition to the transaction only after it has put a record for this
-  partition into a batch.
+  A partition is added to the transaction only after one of its records was put into a batch.
 KafkaProducerTest#testHeaders
   After send, the headers of a record can't be changed.
 # Memory for records (BufferPool)
 BufferPoolTest#testSimple
-  Memory that a batch has released is used for later batches.
+  Memory that a batch has released is used again.
 BufferPoolTest#testCantAllocateMoreMemoryThanWeHave
-  If a batch needs more memory than the whole pool has, it is refused immediately. If it needs
-  exactly the whole pool, it gets the memory.
+  A batch that needs more memory than the whole pool is refused immediately. A batch can get the
+  whole pool.
 BufferPoolTest#testDelayedAllocation
-  A thread can wait for more memory than any other thread releases. It then collects several
-  released pieces until it has enough.
+  A thread that waits for memory collects the pieces that other threads release.
 BufferPoolTest#testBlockTimeout BufferPoolTest#testCleanupMemoryAvailabilityWaiterOnBlockTimeout
-  If a thread has waited for too long, it stops waiting. It releases the pieces that it has
+  A thread that has waited for too long stops waiting, and releases the memory that it has
   collected.
 BufferPoolTest#testCleanupMemoryAvailabilityWaiterOnInterruption
-  If a waiting thread is interrupted, it stops waiting. It releases the pieces that it has
-  collected.
+  A waiting thread that is interrupted releases the memory that it has collected.
 BufferPool#allocate
   The thread that has waited longest gets memory first.
 BufferPoolTest#testCloseNotifyWaiters BufferPoolTest#testCloseAllocations
-  When the producer is closed, all waiting threads stop waiting. After that, nobody gets memory.
+  When the producer is closed, all threads stop waiting, and no thread gets memory any more.
 BufferPoolTest#testLargeAvailableMemory
   buffer.memory may be larger than 2 GiB.
 BufferPoolTest#testStressfulSituation
-  If many threads use the pool at the same time, no memory gets lost: afterwards the whole pool is
-  free.
+  After many threads have used the pool at the same time, the whole pool is free again.
 # Batches that wait (RecordAccumulator)
 RecordAccumulatorTest#testFull
-  If a batch is full, it is sent immediately, even if linger.ms is not over.
+  A full batch is sent before linger.ms is over.
 RecordAccumulatorTest#testLinger
-  If a batch is not full, it is sent when linger.ms is over. Java counts this time from the
-  creation of the batch.
+  A batch that is not full is sent when linger.ms is over.
 RecordAccumulatorTest#testNextReadyCheckDelay
-  If no batch may be sent yet, the network thread sleeps. It wakes up when the linger time or the
-  backoff of the first batch is over.
+  While no batch may be sent, the network thread sleeps, until the linger time or the backoff of the
+  first batch is over.
 RecordAccumulatorTest#testAppendLargeNonCompressed RecordAccumulatorTest#testAppendLargeCompressed
-  A record that is larger than batch.size gets a batch of its own.
+  A record that is larger than batch.size gets its own batch.
 RecordAccumulator#drainBatchesForOneNode
-  When the network thread fills a request, it takes at most one batch of each partition.
+  A request has at most one batch of each partition.
 RecordAccumulatorTest#testPartialDrain
-  A request takes further batches until it reaches max.request.size. Exception: if a single batch
-  is larger than this limit, it is sent in a request of its own.
+  A request takes batches up to max.request.size. A larger batch is sent alone.
 RecordAccumulatorTest#testDrainBatches
-  The next request begins with the partition that follows the last partition of this request. So
-  each partition gets its turn.
+  The next request begins at the partition after the last partition of this request.
 RecordAccumulatorTest#testMutedPartitions
-  With max.in.flight.requests.per.connection=1, a partition is muted while one of its batches is
-  in flight: no other batch of it is sent. This keeps the order of the batches.
+  With max.in.flight.requests.per.connection=1, no other batch of a partition is sent while one of
+  its batches is in flight.
 RecordAccumulatorTest#testFlush RecordAccumulatorTest#testRecordsDrainedWhenTransactionCompleting
-  In four cases, batches are sent before linger.ms is over: a thread waits for memory, the program
-  has called flush, the producer closes, or a transaction ends. In these cases too, a batch that
-  is sent again waits for its backoff.
+  In four cases, a batch is sent before linger.ms is over: a thread waits for memory, the program
+  calls flush, the producer closes, or a transaction ends. These cases do not shorten a backoff.
 RecordAccumulatorTest#testRetryBackoff RecordAccumulatorTest#testExponentialRetryBackoff
-  The backoff before a retry begins at the last attempt to send the batch. It does not delay
-  batches of other partitions.
+  The backoff of a retry begins at the last attempt, and delays no other partition.
 RecordAccumulatorTest#testExponentialRetryBackoffLeaderChange
 RecordAccumulatorTest#testReadyAndDrainWhenABatchIsBeingRetried
-  A batch that waits for its backoff is sent immediately if its partition has a new leader. If
-  this attempt fails too, the batch waits for a backoff again.
+  If the partition of a batch has a new leader, the batch skips the rest of its backoff. The next
+  retry has a backoff again.
 RecordAccumulator#insertInSequenceOrder
-  A batch that must be sent again goes to the head of its partition's queue. If several such
-  batches are there, an idempotent producer sorts them by their sequence numbers.
+  A batch that is sent again goes to the head of its partition's queue. There, an idempotent
+  producer sorts batches by their sequence numbers.
 RecordAccumulatorTest#testExpiredBatches RecordAccumulatorTest#testExpiredBatchSingle
 SenderTest#testExpiredBatchesInMultiplePartitions
-  If a batch was not acknowledged within delivery.timeout.ms after its creation, it expires: its
-  records fail. The oldest batch expires first.
+  A batch that was not acknowledged within delivery.timeout.ms expires, and its records fail. The
+  oldest batch expires first.
 RecordAccumulatorTest#testSoonToExpireBatchesArePickedUpForExpiry
   The network thread waits for responses at most until the next batch expires.
 RecordAccumulatorTest#testSplitAndReenqueue ProducerBatchTest#testSplitPreservesHeaders
 ProducerBatchTest#testSplitPreservesMagicAndCompressionType
-  If a broker refuses a batch because it is too large, the producer splits the batch. Each part
-  keeps the age, the headers and the compression of the batch. The result of each record reaches
-  the caller as without a split. The parts go to the head of the queue, in their order.
+  If a broker refuses a batch as too large, the producer splits the batch. The parts keep its age,
+  headers, compression and futures. They go to the head of the queue, in their order.
 RecordAccumulatorTest#testSplitBatchOffAccumulator
-  If a part is still too large, it is split again, down to single records.
+  A part that is still too large is split again, down to single records.
 RecordAccumulatorTest#testSplitFrequency
-  If records with good and bad compression are mixed, the estimate of a batch's size still is good
-  enough: fewer than one batch in ten becomes larger than batch.size.
+  If records with good and bad compression are mixed, fewer than one batch in ten becomes larger
+  than batch.size.
 RecordAccumulatorTest#testAwaitFlushComplete
-  A call of flush waits for all batches that exist at the time of the call. If one of them is
-  split, flush waits for its parts.
+  flush waits for all batches that exist at the time of the call, and for their parts.
 RecordAccumulatorTest#testAbortIncompleteBatches
-  After a fatal error, all batches fail and release their memory. The same happens if the program
-  closes the producer without a wait.
+  After a fatal error or a forced close, all batches fail and release their memory.
 RecordAccumulatorTest#testAbortUnsentBatches
-  If a transaction is aborted, batches that were never sent fail immediately, and release their
-  memory. The abort waits for the responses of all other batches.
+  If a transaction is aborted, only batches that were never sent fail. They release their memory.
 RecordAccumulator#ready
-  If there are records for a partition without a leader, the producer requests new metadata from a
-  broker.
+  If there are records for a partition without a leader, the producer requests metadata.
 RecordAccumulatorTest#testStressfulSituation
-  If many threads send records with little memory, no record gets lost.
+  If many threads send records with little memory, no record is lost.
 RecordAccumulatorTest#testBuiltInPartitionerFractionalBatches
   Before records without a key go to another partition, the batch of the earlier partition is
-  filled. So there are few small batches.
+  filled.
 # The result of a batch (ProducerBatch)
 ProducerBatchTest#testBatchCannotCompleteTwice ProducerBatchTest#testBatchAbort
 ProducerBatchTest#testBatchCannotAbortTwice
-  Each batch has exactly one result: success or failure. The callbacks of its records run once, in
-  the order of the records.
+  A batch ends once, with success or failure. The callbacks of its records run once, in the order of
+  the records.
 ProducerBatchTest#testCompleteExceptionallyWithRecordErrors
   If a broker names a faulty record of a batch, the future of this record has the broker's error.
 ProducerBatchTest#testBatchExpiration ProducerBatchTest#testBatchExpirationAfterReenqueue
-  If the clock of the machine goes back, no batch expires too early.
+  If the clock goes back, no batch expires.
 ProducerBatchTest#testWithLeaderChangesAcrossRetries
-  A batch skips its backoff only once for each new leader.
+  After a change of the leader, only the next retry of a batch has no backoff.
 # The choice of a partition (Partitioner)
 BuiltInPartitionerTest#testStickyPartitioning
-  Records without a key go to one partition at a time, the sticky partition. After batch.size
-  bytes, the producer chooses another partition.
+  Records without a key go to one partition, the sticky partition. After batch.size bytes, the
+  producer chooses another partition.
 BuiltInPartitionerTest#unavailablePartitionsTest
   A partition without a leader is chosen only if no partition has a leader.
 BuiltInPartitionerTest#adaptivePartitionsTest
-  The more batches of a partition wait, the less often the producer chooses the partition.
+  The more batches of a partition wait, the less often the partition is chosen.
 RecordAccumulatorTest#testAdaptiveBuiltInPartitioner
-  If a broker has accepted no data for partitioner.availability.timeout.ms, the producer does not
-  choose its partitions.
+  The partitions of a broker that has accepted no data for partitioner.availability.timeout.ms are
+  not chosen.
 BuiltInPartitioner#nextPartition
-  With partitioner.rack.aware=true, the producer chooses only partitions whose leader is in the
-  rack of client.rack. If there is no such leader, it chooses among all partitions.
+  With partitioner.rack.aware=true, only partitions whose leader is in the rack client.rack are
+  chosen, if there are any.
 # Sending, retries and expiry (Sender)
 SenderTest#testSimple
   A batch is sent, and a broker acknowledges it.
 SenderTest#testRetries
-  If the connection breaks before the response, the batch is sent again. After the number of
-  attempts in the option retries, the batch fails.
+  If the connection breaks before the response, the batch is sent again, up to the number in the
+  option retries.
 SenderTest#testSendInOrder
-  With max.in.flight.requests.per.connection=1, a batch of a partition is sent only after the
-  previous batch has its result, retries included.
+  With max.in.flight.requests.per.connection=1, a batch waits until the previous batch of its
+  partition has a result, retries included.
 Sender#handleProduceResponse
-  With acks=0, a batch counts as a success when its bytes are written to the socket. The offset is
-  unknown.
+  With acks=0, a batch is a success when its bytes are written to the socket. The offset is unknown.
 SenderTest#testInitProducerIdRequest SenderTest#testSenderShouldRetryWithBackoffOnRetriableError
-  An idempotent producer sends no batch before it has got its producer id from a broker.
+  An idempotent producer sends no batch before it has a producer id.
 SenderTest#testIdempotenceWithMultipleInflights
-  With max.in.flight.requests.per.connection=5, the default, at most five requests are in flight
-  on each connection. So at most five batches of a partition are in flight, and the sixth waits.
+  At most five batches of a partition are in flight (max.in.flight.requests.per.connection=5). The
+  sixth batch waits.
 SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder
-  Several batches of a partition are in flight, and a broker refuses the first one with a
-  temporary error. The broker then refuses the later batches too, because a sequence number is
-  missing. The producer sends all of them again, in their order.
+  If a broker refuses the first of several batches in flight with a temporary error, the producer
+  sends all of them again, in their order.
 SenderTest#testCorrectHandlingOfOutOfOrderResponses
 SenderTest#testCorrectHandlingOfOutOfOrderResponsesWhenSecondSucceeds
-  If a later batch of a partition is acknowledged, all earlier batches are in the log, because a
-  broker accepts sequence numbers only in order. So an earlier batch that waits for its retry
-  counts as a success.
+  The acknowledgement of a later batch also completes an earlier batch that waits for its retry.
 SenderTest#testCorrectHandlingOfDuplicateSequenceError
-  The error DUPLICATE_SEQUENCE_NUMBER counts as a success: the batch is already in the log, and
-  only the first response was lost.
+  DUPLICATE_SEQUENCE_NUMBER is a success.
 SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached
 SenderTest#testTransactionalUnknownProducerHandlingWhenRetentionLimitReached
-  The error UNKNOWN_PRODUCER_ID means that a broker no longer has the producer's last sequence
-  number, for example because retention has deleted its records.
+  After UNKNOWN_PRODUCER_ID, the batch is sent again with a new sequence number.
 SenderTest#testExpiryOfUnsentBatchesShouldNotCauseUnresolvedSequences
 SenderTest#testExpiryOfAllSentBatchesShouldCauseUnresolvedSequences
-  If a batch expires before it was sent, it certainly is not in the log. If it expires after it
-  was sent, and the response is missing, it may be in the log: the batch is unresolved. The
-  producer then must find out the result before it can continue.
+  A batch that expires before it was sent is not in the log. A batch that expires in flight may be
+  in the log: it is unresolved.
 SenderTest#testUnresolvedSequencesAreNotFatal
 SenderTest#testExpiryOfFirstBatchShouldNotCauseUnresolvedSequencesIfFutureBatchesSucceed
 SenderTest#testReceiveFailedBatchTwiceWithTransactions
-  A batch is no longer unresolved if its own response comes late, or if a later batch of the
-  partition is acknowledged.
+  An unresolved batch is resolved by its own late response, or by the acknowledgement of a later
+  batch of the partition.
 SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequenceOfFutureBatchesIsAdjusted
-  If a batch fails permanently, Java gives new sequence numbers to the later batches of the
-  partition, so that no number is missing.
+  After a batch has failed permanently, the later batches of the partition get new sequence numbers.
 SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived
 SenderTest#testEpochBumpOnOutOfOrderSequenceForNextBatch
-  The error OUT_OF_ORDER_SEQUENCE_NUMBER means that a sequence number is missing in the log. An
-  idempotent producer then gets a new producer epoch, and numbers begin at 0 again.
+  After OUT_OF_ORDER_SEQUENCE_NUMBER, an idempotent producer gets a new producer epoch.
 TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump
-  If one partition needs a new producer epoch, the producer still sends the batches of other
-  partitions.
+  While one partition waits for a new producer epoch, the batches of other partitions are sent.
 SenderTest#testIdempotentSplitBatchAndSend SenderTest#testTransactionalSplitBatchAndSend
-  If a broker refuses a batch with several records because it is too large, the producer sends it
-  as two batches. Each record keeps its sequence number.
+  If a broker refuses a batch with several records as too large, the producer sends two batches.
+  Each record keeps its sequence number.
 SenderTest#testTooLargeBatchesAreSafelyRemoved
-  If a broker refuses a batch with a single record because it is too large, the record fails.
+  If a broker refuses a batch with a single record as too large, the record fails.
 SenderTest#testExpiredBatchDoesNotSplitOnMessageTooLargeError
 SenderTest#testExpiredBatchDoesNotRetry
-  If a batch gets an error after delivery.timeout.ms is over, it is neither split nor sent again.
-  Its records fail.
+  A batch that gets an error after delivery.timeout.ms is neither split nor sent again.
 SenderTest#testInflightBatchesExpireOnDeliveryTimeout SenderTest#testNoDoubleDeallocation
-  If a batch expires while it is in flight, its memory is released only when its response comes or
-  its connection is closed.
+  A batch that expires in flight releases its memory only when its response comes or its connection
+  is closed.
 SenderTest#testWhenFirstBatchExpireNoSendSecondBatchIfGuaranteeOrder
-  With max.in.flight.requests.per.connection=1, a batch can expire while it is in flight. The next
-  batch of the partition then waits until the first one has a response, or its connection is
-  closed.
+  With max.in.flight.requests.per.connection=1, a batch that expires in flight delays the next batch
+  of the partition, until its response comes or its connection is closed.
 SenderTest#testWhenProduceResponseReturnsWithALeaderShipChangeErrorAndNewLeaderInformation
 SenderTest#testWhenProduceResponseReturnsWithALeaderShipChangeErrorButNoNewLeaderInformation
-  If a broker is no longer the leader of a partition, its response can name the new leader. The
-  batch is then sent to the new leader immediately. If the response does not name the new leader,
-  the producer requests new metadata.
+  If a response names the new leader of a partition, the batch is sent to this leader immediately.
+  If it does not, the producer requests metadata.
 SenderTest#testRecordErrorPropagatedToApplication SenderTest#testDefaultErrorMessage
 SenderTest#testCustomErrorMessage
-  If a batch fails, the caller gets the error and its text for each record of the batch.
+  Each record of a failed batch gets the error and its text.
 SenderTest#testCanRetryWithoutIdempotence
-  With enable.idempotence=false, a failed batch has no effect on other batches.
+  With enable.idempotence=false, a failed batch fails no other batch.
 SenderTest#testCancelInFlightRequestAfterFatalError
 SenderTest#testUnsupportedVersionInProduceRequest
 SenderTest#testClusterAuthorizationExceptionInProduceRequest
   After a fatal error, the producer sends no further request.
 SenderTest#testAwaitPendingRecordsBeforeCommittingTransaction
 SenderTest#testRecordsFlushedImmediatelyOnTransactionCompletion
-  A commit first sends all records that still wait in the producer. After their acknowledgements,
-  it ends the transaction.
+  A commit first sends all records. After their acknowledgements, it ends the transaction.
 SenderTest#testIncompleteTransactionAbortOnShutdown
 SenderTest#testForceShutdownWithIncompleteTransaction
 SenderTest#testTransactionalRequestsSentOnShutdown
 SenderTest#testSenderShouldCloseWhenTransactionManagerInErrorState
 SenderTest#testSenderShutdownWithPendingTransactions
 KafkaProducerTest#testCloseIsForcedOnPendingFindCoordinator
-  A call of close sends the records that still wait, so that all callers get a result. If the
-  program has begun a commit, close carries it out. Otherwise close aborts the open transaction. A
-  close with the timeout 0 waits for nothing.
+  close sends all records. If a commit has begun, close carries it out. Otherwise close aborts the
+  open transaction. A close with the timeout 0 waits for nothing.
 SenderTest#testDoNotPollWhenNoRequestSent
-  While the producer can't send a request, its network thread sleeps, and uses no CPU time.
+  While no request can be sent, the network thread sleeps.
 # Transactions (TransactionManager)
 TransactionManagerTest#testBasicTransaction
-  The producer sends one request at a time to the coordinator of its transaction: first the new
-  partitions (AddPartitionsToTxn), and at last the end (EndTxn).
+  The producer sends its requests to the coordinator in order, one at a time.
 TransactionManagerTest#testFailIfNotReadyForSendNoOngoingTransaction
 TransactionManagerTest#testFailIfNotReadyForSendNoProducerId
 TransactionManagerTest#testInitializeTransactionsTwiceRaisesError
-  The methods initTransactions, beginTransaction and send must be called in this order. Otherwise
-  the call fails. A second call of initTransactions fails too.
+  If send is called before initTransactions or beginTransaction, it fails. A second call of
+  initTransactions fails too.
 TransactionManagerTest#testMaybeAddPartitionToTransaction
 TransactionManagerTest#testNoDrainWhenPartitionsPending
-  With TV1, a batch of a partition is sent only after a broker has acknowledged AddPartitionsToTxn
-  for this partition.
+  With TV1, a batch is sent only after AddPartitionsToTxn for its partition was acknowledged.
 TransactionManagerTest#testTransactionManagerEnablesV2
-  With TV2, the producer does not send AddPartitionsToTxn, because brokers add a partition
-  themselves. The producer sends version 12 of the request Produce, and version 5 of EndTxn.
+  With TV2, the producer sends Produce 12 and EndTxn 5, and no AddPartitionsToTxn.
 TransactionManager#nextRequest
-  If a transaction has no partition, its end needs no request.
+  A transaction without partitions ends without a request.
 TransactionManagerTest#testEndTxnNotSentIfIncompleteBatches
 TransactionManagerTest#testFlushPendingPartitionsOnCommit
 TransactionManagerTest#testCommitTransactionWithUnsentProduceRequest
-  The producer sends EndTxn only after it has the results of all batches and of all
-  AddPartitionsToTxn requests.
+  EndTxn is sent after the results of all batches and of all AddPartitionsToTxn requests.
 TransactionManagerTest#testAddPartitionToTransactionOverridesRetryBackoffForConcurrentTransactions
 TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffWhenPartitionsAlreadyAdded
-  CONCURRENT_TRANSACTIONS means that brokers still end the producer's previous transaction, which
-  takes a short time. So the first AddPartitionsToTxn of a transaction is sent again after a
-  backoff that is shorter than retry.backoff.ms. A later AddPartitionsToTxn has the normal
-  backoff.
+  After CONCURRENT_TRANSACTIONS, the first AddPartitionsToTxn of a transaction is sent again sooner
+  than a later AddPartitionsToTxn.
 TransactionManagerTest#testRetriableErrors TransactionManagerTest#testCoordinatorNotAvailable
 TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffForRegularRetriableError
   After any other temporary error, the request is sent again after retry.backoff.ms.
@@ -346,15 +307,14 @@ TransactionManagerTest#testLookupCoordinatorOnDisconnectBeforeSend
 TransactionManagerTest#testLookupCoordinatorOnNotCoordinatorError
 TransactionManagerTest#testDisconnectAndRetry
 TransactionManagerTest#testFindCoordinatorAllowedInAbortableErrorState
-  If another broker has become the coordinator of the transaction, or if the connection breaks,
-  the producer searches the coordinator again (FindCoordinator).
+  If the coordinator moves, or if its connection breaks, the producer looks it up again.
 TransactionManagerTest#testProducerFencedExceptionInInitProducerId
 TransactionManagerTest#testProducerFencedInAddPartitionToTxn
 TransactionManagerTest#testInvalidProducerEpochConvertToProducerFencedInInitProducerId
 TransactionManagerTest#testInvalidProducerEpochConvertToProducerFencedInAddPartitionToTxn
 TransactionManagerTest#testInvalidProducerEpochConvertToProducerFencedInEndTxn
-  If a newer producer uses the same transactional id, brokers refuse all requests of the older
-  producer: it is fenced. This error is fatal.
+  If a newer producer uses the same transactional id, the older producer is fenced. This error is
+  fatal.
 TransactionManagerTest#testInvalidProducerEpochFromProduce
 SenderTest#testInvalidTxnStateIsAnAbortableError
   In the response to Produce, INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE are abortable errors.
@@ -363,31 +323,28 @@ TransactionManagerTest#testTransactionalIdAuthorizationFailureInAddPartitions
   In the responses to AddPartitionsToTxn and EndTxn, INVALID_TXN_STATE and
   TRANSACTIONAL_ID_AUTHORIZATION_FAILED are fatal errors.
 TransactionManagerTest#testTransactionalIdAuthorizationFailureInInitProducerId
-  If initTransactions fails with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the program can call it
-  again. It succeeds if an administrator has granted the right in the meantime.
+  After TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the program can call initTransactions again.
 TransactionManagerTest#testUnsupportedFindCoordinator
   If client and broker have no common version of a transactional request, the error is fatal.
 TransactionManagerTest#testTopicAuthorizationFailureInAddPartitions
 TransactionManagerTest#shouldNotSendAbortTxnRequestWhenOnlyAddPartitionsRequestFailed
-  If the principal has no right to write to a topic, the error is abortable.
+  A missing right to write to a topic is an abortable error.
 TransactionManagerTest#testRecoveryFromAbortableErrorTransactionStarted
 TransactionManagerTest#testRecoveryFromAbortableErrorTransactionNotStarted
-  After an abortable error, batches that were already sent still get their results. After the
-  abort, the producer can begin a new transaction.
+  After an abortable error, batches that were already sent get their results. After the abort, the
+  producer can begin a new transaction.
 TransactionManagerTest#testAbortResendsProduceRequestIfRetried
 TransactionManagerTest#testAbortResendsAddPartitionErrorIfRetried
-  If a batch or an AddPartitionsToTxn request waits for its retry when the program calls abort,
-  the producer sends it again before EndTxn.
+  An abort first sends pending retries of batches and of AddPartitionsToTxn.
 TransactionManagerTest#testCancelUnsentAddPartitionsAndProduceOnAbort
 SenderTest#testTransactionAbortedExceptionOnAbortWithoutError
-  If the program calls abort, the producer drops batches and AddPartitionsToTxn requests that were
-  never sent.
+  An abort drops batches and AddPartitionsToTxn requests that were never sent.
 TransactionManagerTest#testTransactionAbortableExceptionInInitProducerId
 TransactionManagerTest#testTransactionAbortableExceptionInAddPartitions
 TransactionManagerTest#testTransactionAbortableExceptionInEndTxn
 TransactionManagerTest#testTransactionAbortableExceptionInFindCoordinator
 SenderTest#testTransactionAbortableExceptionIsAnAbortableError
-  The error TRANSACTION_ABORTABLE is abortable, in the response to every request.
+  TRANSACTION_ABORTABLE is an abortable error, in the response to every request.
 TransactionManagerTest#testDisallowCommitOnProduceFailure
 TransactionManagerTest#testAllowAbortOnProduceFailure
   If a batch fails, the producer refuses to commit its transaction, but can abort it.
@@ -397,137 +354,122 @@ TransactionManagerTest#testRetryAbortTransactionAfterCommitTimeout
 TransactionManagerTest#testRetryCommitTransactionAfterAbortTimeout
 TransactionManagerTest#testRetryInitTransactionsAfterTimeout
   If initTransactions, commitTransaction or abortTransaction times out, the program may only call
-  the same method again. After a commit that timed out, an abort is refused, because the commit
-  may have succeeded. After an abort that timed out, a commit is refused.
+  the same method again.
 TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry
 TransactionManagerTest#testDropCommitOnBatchExpiry
 TransactionManagerTest#testTransitionToFatalErrorWhenRetriedBatchIsExpired
-  If a batch expires, the producer refuses to commit its transaction. If the batch was sent
-  before, and the broker's versions do not allow a new producer epoch, the error is fatal.
+  If a batch expires, the producer refuses to commit its transaction. If the batch was sent, and
+  brokers allow no new producer epoch, the error is fatal.
 TransactionManager.EndTxnHandler#handleResponse
-  With TV2, the response to EndTxn has the producer epoch for the next transaction. If the epoch
-  has reached its largest value, the response has a new producer id.
+  With TV2, the response to EndTxn has the next producer epoch. After the last epoch, it has a new
+  producer id.
 TransactionManager#maybeUpdateTransactionV2Enabled
-  If an administrator changes the cluster to TV2, an open transaction still ends with TV1. The
-  next transaction begins with TV2.
+  If the cluster changes to TV2, an open transaction ends with TV1. The next transaction begins with
+  TV2.
 TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal
 TransactionManagerTest#testForegroundInvalidStateTransitionIsRecoverable
-  The producer checks each step of a transaction. If a call of the program comes in the wrong
-  state, only this call fails. If the network thread itself finds a wrong state, the error is
-  fatal.
+  A call in the wrong state fails, and changes nothing. A wrong state on the network thread is a
+  fatal error.
 # The end of a transaction, seen by broker and producer
 TransactionCoordinatorTest#shouldReturnOkOnEndTxnWhenStatusIsCompleteCommitAndResultIsCommit
 TransactionCoordinatorTest#shouldAbortExpiredTransactionsInOngoingStateAndBumpEpoch
 TransactionCoordinatorTest#shouldUseLastEpochToFenceWhenEpochsAreExhausted
-  A broker acknowledges an EndTxn that is repeated. It refuses a producer that is fenced, or whose
-  transaction has timed out. The tests have a simulated broker, which must respond like this too.
+  A broker acknowledges a repeated EndTxn. It refuses a producer that is fenced, or whose
+  transaction has timed out. The simulated broker of the tests does the same.
 TransactionManagerTest#testHasOngoingTransactionSuccessfulCommit
 TransactionManagerTest#testHasOngoingTransactionAbortableError
-  A transaction is open from beginTransaction until the response to EndTxn. After an abortable
-  error, it is still open, so the program must abort it.
+  A transaction is open from beginTransaction until the response to EndTxn, even after an abortable
+  error.
 SenderTest#testAbortTransactionAndReuseSequenceNumberOnError
   After an abort, the sequence numbers of the next transaction begin at 0.
 KafkaProducerTest#testCommitTransactionWithSendToInvalidTopic
-  If the program sends a record to an invalid topic in a transaction, the producer refuses to
-  commit the transaction.
+  After send to an invalid topic, the producer refuses to commit the transaction.
 # Connections to brokers (NetworkClient)
 NetworkClientTest#testSendToUnreadyNode
-  The client sends a request to a broker only if the connection and the login are complete.
+  A request is sent only after the connection and the login are complete.
 NetworkClientTest#testApiVersionsRequest
 NetworkClientTest#testUnsupportedApiVersionsRequestWithVersionProvidedByTheBroker
 NetworkClientTest#testUnsupportedApiVersionsRequestWithoutVersionProvidedByTheBroker
-  The client first asks a broker for its versions, with the newest version of the request
-  ApiVersions. If the broker refuses this version, the client sends the request again in a lower
-  version.
+  ApiVersions is sent in its newest version first. If the broker refuses this version, the client
+  sends a lower version.
 NetworkClientTest#testConnectionDoesNotRemainStuckInCheckingApiVersionsStateIfChannelNeverBecomesReady
 NetworkClientTest#testConnectionSetupTimeout
-  If a connection does not become usable in time, the client closes it.
+  A connection that does not become usable in time is closed.
 NetworkClientTest#testRequestTimeout NetworkClientTest#testDisconnectWithMultipleInFlights
-  If a request gets no response within request.timeout.ms, the client closes the connection. All
-  requests of this connection then fail, in the order in which they were sent.
+  If a request gets no response within request.timeout.ms, the connection is closed. All its
+  requests fail, in the order in which they were sent.
 NetworkClientTest#testConnectionThrottling ClusterConnectionStatesTest#testThrottled
-  If a broker's response names a throttle time, for example because of a quota, the client sends
-  no request to this broker during this time.
+  During the throttle time that a response names, no request is sent to the broker.
 NetworkClientTest#testClose
-  If the client closes its connection to one broker, its connections to other brokers stay open.
+  If the connection to one broker is closed, the connections to other brokers stay open.
 NetworkClientTest#testLeastLoadedNode
 NetworkClientTest#testLeastLoadedNodeProvideDisconnectedNodesPrioritizedByLastConnectionTimestamp
-  Requests that any broker can answer, such as requests for metadata, go to the broker with the
-  fewest requests in flight.
+  A request that any broker can answer goes to the broker with the fewest requests in flight.
 ClusterConnectionStatesTest#testExponentialReconnectBackoff
 ClusterConnectionStatesTest#testMaxReconnectBackoff
 ClusterConnectionStatesTest#testExponentialConnectionSetupTimeout
-  After each failed attempt to connect to a broker, the client waits longer, up to
-  reconnect.backoff.max.ms. A successful connection sets the wait back to reconnect.backoff.ms.
+  The wait before a new connection grows up to reconnect.backoff.max.ms. A successful connection
+  resets it.
 ClusterConnectionStatesTest#testMultipleIPs ClusterConnectionStatesTest#testHostResolveChange
 ClusterConnectionStatesTest#testSkipLastAttemptedIp
-  If the name of a broker has several IP addresses, each attempt to connect uses the next address.
+  The IP addresses of a host name are used in turn.
 NetworkClientTest#testAuthenticationFailureWithInFlightMetadataRequest
 ClusterConnectionStatesTest#testAuthorizationFailed
-  If a login fails, all threads that wait for this broker get the error. A successful login
-  deletes it.
+  The error of a failed login is given to all threads that wait for the broker, until a login
+  succeeds.
 NetworkClientTest#testRebootstrap
   The client connects to bootstrap.servers again (a rebootstrap) in three cases: a broker requests
-  it, no known broker can be reached, or the client has got no metadata for
+  it, no known broker can be reached, or there was no metadata for
   metadata.recovery.rebootstrap.trigger.ms.
 NetworkClientTest#testUnsupportedVersionDuringInternalMetadataRequest
-  If client and broker have no common version of a request, the request fails, and no byte is
-  sent.
+  If client and broker have no common version of a request, the request fails and is not sent.
 NetworkClientTest#testCorrelationId
-  Each request has a number, the correlation id, which its response repeats. The client's numbers
-  stay below the range that Kafka reserves for logins with SASL.
+  The numbers of requests (correlation ids) stay below the range that is reserved for SASL.
 # What the client knows of the cluster (Metadata)
 MetadataTest#testUpdateLastEpoch MetadataTest#testEpochUpdateOnChangedTopicIds
 MetadataTest#testRejectOldMetadata MetadataTest#testEpochUpdateAfterTopicDeletion
 MetadataTest#testMetadataMergeOnIdDowngrade MetadataTest#testNoEpoch
-  Each change of a partition's leader raises its leader epoch. If a broker returns an older epoch
-  than the client knows, the client ignores it. Exception: the topic was created again, and has a
-  new id.
+  The leader epoch of a partition never goes back, unless the topic was created again and has a new
+  id.
 ProducerMetadataTest#testMetadataPartialUpdate ProducerMetadataTest#testRequestUpdateForTopic
 MetadataTest#testPartialMetadataUpdate
-  A request can ask for the metadata of new topics only. If metadata of all topics is also due,
-  the response to such a request is not enough: the client then requests all topics too.
+  After a response for new topics only, and after an outdated response, the client still requests
+  all topics.
 MetadataTest#testTimeToNextUpdate
-  The client requests metadata again when metadata.max.age.ms is over.
+  Metadata is requested again after metadata.max.age.ms.
 ProducerMetadataTest#testMetadataEquivalentResponsesBackoff
-  A thread can wait for a change of metadata, for example for a new leader. As long as the
-  responses bring no change, the pauses between the requests grow.
+  While the responses bring no change, the backoff before the next request grows.
 MetadataTest#testFailedUpdate MetadataTest#testTimeToNextUpdateRetryBackoff
 ProducerMetadataTest#testTimeToNextUpdateOverwriteBackoff
-  If a request for metadata fails, the client waits for a backoff. The first request for a new
-  topic has no backoff.
+  A failed request for metadata causes a backoff. The first request for a new topic has no backoff.
 ProducerMetadataTest#testTopicExpiry
-  If no record was sent to a topic for metadata.max.idle.ms, the client forgets the metadata of
-  this topic. The topic itself does not change.
+  The client forgets the metadata of a topic that was not used for metadata.max.idle.ms.
 MetadataTest#testTopicMetadataOnUpdatePartitionLeadership
-  A response to Produce can name a new leader of a partition. If the client already knows a newer
-  leader epoch, it ignores this.
+  If a response to Produce names a new leader, but the client knows a newer leader epoch, the client
+  ignores the leader.
 MetadataTest#testMetadataTopicErrors MetadataTest#testInvalidTopicError
 MetadataTest#testTopicAuthorizationError
-  If brokers return an error for a topic, only the records for this topic fail.
+  The error of a topic fails only the records for this topic.
 ProducerMetadataTest#testMetadataWaitAbortedOnFatalException
 ProducerMetadataTest#testMetadataAwaitAfterClose
 KafkaProducerTest#testCloseWhenWaitingForMetadataUpdate
-  If the client gets a permanent error, such as a failed login, all threads that wait for metadata
-  stop waiting. The same happens if the producer is closed.
+  A permanent error ends every wait for metadata. The close of the producer does the same.
 MetadataTest#testClusterListenerGetsNotifiedOfUpdate
-  Objects of the program that have registered for it, such as interceptors, get the id of the
-  cluster.
+  Listeners get the id of the cluster.
 # Sockets (Selector)
 SelectorTest#testCantSendWithInProgress
-  On one connection, the client writes one request to the socket at a time. The server may not
-  have responded to earlier requests.
+  A connection writes one request to the socket at a time.
 SelectorTest#testLargeMessageSequence SelectorTest#testSendLargeRequest
 SelectorTest#testEmptyRequest
   Large and empty messages arrive complete.
 SelectorTest#testCloseOldestConnection SelectorTest#testIdleExpiryWithoutReadyKeys
-  After connections.max.idle.ms without use, a connection is closed, the oldest one first.
+  Connections that were not used for connections.max.idle.ms are closed, the oldest first.
 SelectorTest#testServerDisconnect
-  If a broker closes a connection, the client still uses the responses that arrived before.
+  Responses that arrived before the broker closed the connection are still used.
 SelectorTest#testConnectionRefused
-  If a broker refuses a connection, the client handles this like a connection that breaks.
+  A refused connection is handled like a connection that breaks.
 SelectorTest#testExistingConnectionId
-  The client opens at most one connection to a broker. It refuses to open a second one.
+  A second connection to the same broker is refused.
 """
 
 
@@ -551,132 +493,70 @@ def _parsed(described: str) -> dict[str, list[tuple[str, ...]]]:
     return groups
 
 
-_INTRODUCTION = """
-This page is for developers who work on this package, or who compare it with another Kafka client. To use the Spark
-sink, you need nothing from this page.
+_INTRODUCTION = """\
+This page is for developers who work on this package, or who compare it with another Kafka client.
+The Spark sink sends its rows with a [Kafka producer in Python](python-producer.md). Each row of the
+tables below has a behaviour of Kafka's own producer in Java. The Python producer behaves in the
+same way, except for rows with the words *Different here*.
 
-The Spark sink sends its rows with a [Kafka producer in Python](python-producer.md), which is a part of this package.
-The producer must behave like Kafka's own producer in Java. Each row of the tables has one behaviour of the Java
-producer. If the row has no words *Different here*, the Python producer behaves in the same way. The other columns name
-the tests that show this:
+* *test of Kafka*: the test in the repository of Apache Kafka (`class#method`). If Kafka has no such
+  test, the column has the method of the Java client.
+* *tests of this package*: the tests that check the behaviour of the Python producer."""
 
-* *test of Kafka*: the test in the repository of Apache Kafka (`class#method`). If the name of the class does not end
-  with `Test`, Kafka has no test of the behaviour. The column then has the method of the Java client.
-* *tests of this package*: the tests in the folder `tests` that check the same behaviour of the Python producer.
+#: By term: its meaning on the page.
+_TERMS = {
+    "batch": "the records for one partition that the producer sends together",
+    "in flight": "sent to a broker, without a response yet",
+    "network thread": "the thread of the producer that sends batches and reads responses",
+    "leader epoch": "a number that rises with each change of a partition's leader",
+    "producer epoch": (
+        "a version of the producer id. With a new epoch, sequence numbers begin at 0 again"
+    ),
+    "abortable error": "an error after which the producer must abort the transaction",
+    "fatal error": "an error after which the producer can only be closed",
+    "TV1, TV2": (
+        "the two versions of transactions in Kafka. TV2 is `transaction.version=2` of Kafka 4.0 and"
+        " later"
+    ),
+}
 
-## Terms
-
-| term | meaning on this page |
-|---|---|
-| record | a message in Kafka. The Spark sink makes one record from each row |
-| batch | a record batch: records for one partition that the producer sends together. It is not a batch of Spark |
-| in flight | sent to a broker, without a response yet |
-| backoff | the pause before the producer sends something again |
-| network thread | the thread of the producer that sends batches and reads responses |
-| leader | the broker that accepts the records of a partition |
-| leader epoch | a number that rises with each change of a partition's leader |
-| idempotent producer | a producer whose records have sequence numbers, so that brokers recognise a batch that is sent twice. This is the default |
-| producer id | a number that a broker gives to an idempotent producer |
-| sequence number | the number of a record among the records of one producer in one partition |
-| producer epoch | a version of the producer id. With a new epoch, sequence numbers begin at 0 again |
-| coordinator | the broker that manages the transactions of a transactional id |
-| abortable error | an error after which the producer can only abort the transaction. After that, it can begin a new one |
-| fatal error | an error after which the producer can only be closed |
-| TV1, TV2 | the two versions of transactions in Kafka. TV2 is the feature `transaction.version=2` of Kafka 4.0 and later. With TV2, the producer gets a new epoch after each transaction |
-
-## Where the Spark sink differs
-
-Spark can run a task again, and a Java application can't. So the sink treats some errors differently than the Java
-producer, and differently than the method `send` of the Python producer:
-
-| case | Java producer | Spark sink |
-|---|---|---|
-| a batch that was sent fails permanently | Its records fail. With a new producer epoch or new sequence numbers, the producer continues | The attempt of the task fails, and Spark runs the task again (rule R2 of [the design](../DESIGN.md)) |
-| the limit of the wait for memory | max.block.ms | delivery.timeout.ms, unless you set max.block.ms |
-| the time in linger.ms | counts from the creation of a batch | counts only while the task waits for Spark's next rows ([differences](migration.md#what-is-different)) |
-"""
+#: By case: the behaviour of the Java producer, and of the Spark sink.
+_SINK = {
+    "a batch that was sent fails permanently": (
+        "The records of the batch fail, and the producer continues",
+        "The attempt of the task fails, and Spark runs it again ([rule R2](../DESIGN.md))",
+    ),
+    "the limit of the wait for memory": (
+        "max.block.ms",
+        "delivery.timeout.ms, unless max.block.ms is set",
+    ),
+    "the time in linger.ms": (
+        "counts from the creation of a batch",
+        "counts only while the task waits for [Spark's next rows](migration.md#what-is-different)",
+    ),
+}
 
 BEHAVIOURS = _parsed(_LIST)
+
+_OF_THE_SINK = "Only in [the Spark sink](#where-the-spark-sink-differs)."
 
 #: How this package differs from a behaviour. A test may show the difference.
 NOT_HERE = {
     "SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequenceOf"
     "FutureBatchesIsAdjusted": (
-        "In a transaction, the later batches fail too, and no sequence number is changed. In the"
-        " Spark sink, [the attempt of the task fails](#where-the-spark-sink-differs)."
+        "In a transaction, the later batches fail too, and no sequence number changes. See also"
+        " [the Spark sink](#where-the-spark-sink-differs)."
     ),
-    "SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived": (
-        "In the Spark sink, [the attempt of the task fails](#where-the-spark-sink-differs)."
-    ),
-    "TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump": (
-        "This exists only for the method `send`. In the Spark sink, no epoch is raised."
-    ),
+    "SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived": _OF_THE_SINK,
+    "TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump": _OF_THE_SINK,
     "SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached": (
-        "The batch is not sent again, and fails. In a transaction, the error is abortable."
+        "The batch fails. In a transaction, the error is abortable."
     ),
     "SenderTest#testIdempotenceWithMultipleInflights": (
-        "The first batch of a producer in a partition is in flight alone, until it is acknowledged."
+        "The first batch of a producer epoch in a partition is in flight alone."
     ),
-    "RecordAccumulatorTest#testLinger": (
-        "In the Spark sink, linger.ms counts only while the task waits for Spark's next rows."
-    ),
-    "BufferPoolTest#testBlockTimeout": (
-        "In the Spark sink, the limit is delivery.timeout.ms, unless max.block.ms is set."
-    ),
-}
-
-#: The introductions of the groups: what the behaviours mean for a user.
-_ABOUT = {
-    "Numbers and checksums": (
-        "These results must be the same in every client. Otherwise a row with a key would go to"
-        " another partition than with a Java client, or brokers would refuse the batches."
-    ),
-    "Records and batches": (
-        "A reader of batches is a broker, a consumer or, in this package, `kprod audit`. If a"
-        " broker refuses a batch, its records are not in the topic, and the write fails."
-    ),
-    "Configuration and send": (
-        "A user sees these behaviours as an error or a warning at the start, or as an error of a"
-        " single record."
-    ),
-    "Memory for records (BufferPool)": (
-        "The option buffer.memory limits the memory for records that are not acknowledged yet. If"
-        " this memory is full, a thread that sends records waits. So a slow broker makes a task"
-        " slow, but its memory does not grow."
-    ),
-    "Batches that wait (RecordAccumulator)": (
-        "Each partition has a queue of batches. These behaviours determine how long a row waits,"
-        " and whether the rows of a partition keep their order."
-    ),
-    "The result of a batch (ProducerBatch)": (
-        "Each record has one result, which the caller gets through a future or a callback."
-    ),
-    "The choice of a partition (Partitioner)": (
-        "These behaviours concern only records without a key and without a partition number."
-    ),
-    "Sending, retries and expiry (Sender)": (
-        "These behaviours decide whether a row is written once, twice or not at all if a broker"
-        " or a connection fails."
-    ),
-    "Transactions (TransactionManager)": (
-        "These behaviours decide whether a transaction can be committed after an error. With"
-        " exactly-once, each task of the Spark sink has a transaction, and the driver commits it."
-    ),
-    "The end of a transaction, seen by broker and producer": (
-        "After the end of a transaction, a consumer with isolation.level=read_committed sees all of"
-        " its records or none."
-    ),
-    "Connections to brokers (NetworkClient)": (
-        "These behaviours determine how soon a client continues if a broker or a connection fails."
-    ),
-    "What the client knows of the cluster (Metadata)": (
-        "*Metadata* is the client's list of brokers, topics, partitions and leaders. With outdated"
-        " metadata, a client sends batches to the wrong broker, and must send them again."
-    ),
-    "Sockets (Selector)": (
-        "The selector reads and writes the sockets of all connections in one thread. A user does"
-        " not see these behaviours."
-    ),
+    "RecordAccumulatorTest#testLinger": _OF_THE_SINK,
+    "BufferPoolTest#testBlockTimeout": _OF_THE_SINK,
 }
 
 _NAME = re.compile(r"\b[A-Z]\w*(?:\.\w+)?#\w+")
@@ -685,9 +565,14 @@ _NAME = re.compile(r"\b[A-Z]\w*(?:\.\w+)?#\w+")
 def page_lines() -> Iterator[str]:
     """The lines of the page after its head."""
     shown_by = _tests_by_name()
-    yield from _INTRODUCTION.strip().splitlines()
+    yield from _INTRODUCTION.splitlines()
+    yield from ("", "## Terms", "", "| term | meaning on this page |", "|---|---|")
+    yield from (f"| {term} | {meaning} |" for term, meaning in _TERMS.items())
+    yield from ("", "## Where the Spark sink differs", "")
+    yield from ("| case | Java producer | Spark sink |", "|---|---|---|")
+    yield from (f"| {case} | {java} | {sink} |" for case, (java, sink) in _SINK.items())
     for group, behaviours in BEHAVIOURS.items():
-        yield from ("", f"## {group}", "", *textwrap.wrap(_ABOUT[group], 120), "")
+        yield from ("", f"## {group}", "")
         yield from ("| behaviour | test of Kafka | tests of this package |", "|---|---|---|")
         for text, *names in behaviours:
             ours = {test for name in names for test in shown_by.get(name, ())}
