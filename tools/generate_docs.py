@@ -160,27 +160,24 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 _ABOUT_ALL_OPTIONS = """\
-- **Names.** The first part of this page has the sink's own options, without a prefix. Some of \
-these options have names of Kafka Connect or of Confluent's clients. The other parts have the \
-options of Kafka's producer. They have the names of Kafka's Java client and the prefix `kafka.`, \
-such as `kafka.linger.ms`. Upper and lower case don't matter in names.
+- **Names.** The sink's own options have no prefix. Kafka's options have the names of Kafka's Java \
+client and the prefix `kafka.`, such as `kafka.linger.ms`. Upper and lower case don't matter in \
+names.
 - **Errors.** The driver checks the names and the values before the first task starts. An unknown \
 name is an error, and the error shows the most similar name.
 - **Secrets.** Do not write passwords, tokens and private keys into the code of a write, because \
 Spark may show the options of a write. Set the option to a *reference*, such as `${env:NAME}` or \
-`${file:/path}`: each process that needs the secret then reads the secret from this environment \
-variable or file ([secrets](security.md#secrets)). Or set the option in a [`configFile`]\
-(#configfile).
+`${file:/path}`: each process that needs the secret then reads it from this environment variable \
+or file ([secrets](security.md#secrets)). Or set the option in a [`configFile`](#configfile).
 
 The page uses these words:
 
-- A *batch* is all rows of one `save()`, or of one micro-batch of a stream.
-- A *record batch* is smaller: the records of one partition that the producer sends together. In \
-the names and texts of Kafka's options, the word *batch* alone means a record batch.
-- An *Arrow batch* is the rows that Spark passes to a task together: by default, at most 10,000 \
-rows.
-- The *principal* is the user that the sink logs in as. Brokers check the permissions of this user.
-- If an option is *unset*, neither the code of the write nor the `configFile` has the option."""
+- *Batch*: all rows of one `save()`, or of one micro-batch of a stream. In the texts of Kafka's \
+options, *batch* means a record batch.
+- *Record batch*: the records of one partition that the producer sends together.
+- *Arrow batch*: the rows that Spark passes to a task together, by default at most 10,000 rows.
+- *Principal*: the user that the sink logs in as. Brokers check the permissions of this user.
+- *Unset*: neither the code of the write nor the `configFile` has the option."""
 
 
 def _options_lines() -> Iterator[str]:
@@ -534,12 +531,11 @@ def _partitioners() -> Iterator[str]:
         "Keys and partitioners",
         *("Partitioner", "Origin", "Null key", "Empty key", "Other keys", "The hash"),
         text=paragraph(
-            "The table has the names that `kafka.partitioner.class` accepts. If other producers",
-            "of the topic use librdkafka, set the partitioner of these producers: each key then",
-            "goes to the same partition. librdkafka's default is `consistent_random`. The names of",
-            "Java's classes are accepted with and without their package. A",
-            "[notebook](notebooks/partitioner.md) compares the partitions of this sink, Java's",
-            "producer and librdkafka.",
+            "The table has the names that `kafka.partitioner.class` accepts. Java's names may have",
+            "their package. If other producers of the topic use librdkafka, set the partitioner of",
+            "these producers: each key then goes to the same partition. librdkafka's default is",
+            "`consistent_random`. A [notebook](notebooks/partitioner.md) compares the partitions",
+            "of this sink, Java's producer and librdkafka.",
         )
         + f"\n\n{_WORDS_OF_KEY_RULES}",
     )
@@ -584,9 +580,8 @@ def _iceberg_buckets() -> Iterator[str]:
                     "by the hash of a column. With `iceberg_bucket` or",
                     "`iceberg_bucket_long`, and a topic of N partitions, Kafka's partition 0 has",
                     "the rows of bucket 0, and so on. So a job that writes the topic into the",
-                    "table finds all rows of a bucket in one partition of the topic. If the topic",
-                    "does not have N partitions, its partitions do not correspond to buckets. Rows",
-                    "with a null key are sticky, because Iceberg has no bucket for a null.",
+                    "table finds all rows of a bucket in one partition. This does not work if the",
+                    "topic has another number of partitions. Rows with a null key have no bucket.",
                 ),
                 paragraph(
                     "The key of the record must be the column of the transform. The type of this",
