@@ -103,7 +103,7 @@ class ColumnAppender:
         """
         chunks = slices = size = 0
         for chunk in columns.chunks(self.chunk_size):
-            chunk_size = self._upper_bound(chunk)
+            chunk_size = self._needed_memory(chunk)
             slices += self._append_chunk(chunk, chunk_size)
             size += chunk_size
             chunks += 1
@@ -117,7 +117,7 @@ class ColumnAppender:
 
         * ``slices``: the average number of slices in a chunk of the last call.
         * ``rows_per_byte``: the number of rows in the last call, divided by their size in bytes
-          (the sum of :meth:`_upper_bound` for all chunks).
+          (the sum of :meth:`_needed_memory` for all chunks).
         * ``chunks``: the number of chunks in the last call.
         """
         rows = min(CHUNK_ROWS, CHUNK_BYTES * rows_per_byte)
@@ -136,15 +136,15 @@ class ColumnAppender:
         """Appends one chunk of rows. Returns the number of slices into which the chunk was divided:
         a slice is the encoded rows of one partition for one batch.
 
-        ``size`` is the result of :meth:`_upper_bound` for this chunk. If ``size`` is more than half
-        of buffer.memory, the halves of the chunk are appended one after the other.
+        ``size`` is the result of :meth:`_needed_memory` for this chunk. If ``size`` is more than
+        half of buffer.memory, the halves of the chunk are appended one after the other.
         """
         topics = chunk.topics()
         cluster = self._await_topics(topics)
         if chunk.rows > 1 and size > self._config.buffer_memory // 2:
             middle = chunk.rows // 2
             halves = chunk.slice(0, middle), chunk.slice(middle, chunk.rows - middle)
-            return sum(self._append_chunk(half, self._upper_bound(half)) for half in halves)
+            return sum(self._append_chunk(half, self._needed_memory(half)) for half in halves)
         filler = self._filler
         limits = {topic: filler.limits.raw_limit(topic) for topic in topics}
         try:
@@ -214,16 +214,17 @@ class ColumnAppender:
         self._metadata.add_topics(topics, self._clock.now_ms())
         return cluster
 
-    def _upper_bound(self, chunk: RecordColumns) -> int:
-        """An upper bound of the size in bytes of the encoded rows of ``chunk``, computed from the
-        columns' sizes without a loop over the rows.
+    def _needed_memory(self, chunk: RecordColumns) -> int:
+        """The number of bytes to allocate for the encoded rows of ``chunk``. As a rule, this is an
+        upper bound of their size. It is computed from the columns' sizes, without a loop over the
+        rows.
 
-        The bound of a single row may be larger than buffer.memory. Then the exact size of the row
-        decides:
+        Exception: ``chunk`` has only one row, and the bound is larger than buffer.memory. Then the
+        exact size of the row determines the result. The first of these cases that applies counts:
 
-        * Larger than max.request.size: returns 0. ``encode_groups`` later rejects the row.
-        * Larger than buffer.memory: raises RecordTooLargeError.
-        * Otherwise: returns buffer.memory.
+        * The row is larger than max.request.size: 0, because ``encode_groups`` will reject it.
+        * The row is larger than buffer.memory: raises RecordTooLargeError.
+        * The row fits into buffer.memory: buffer.memory.
         """
         size = chunk.rows * _RECORD_OVERHEAD + HEADER_SIZE + chunk.span_bytes()
         memory = self._config.buffer_memory

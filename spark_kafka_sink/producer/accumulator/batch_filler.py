@@ -386,10 +386,12 @@ class BatchFiller:
         """Compresses the batches in ``claimed`` without the lock, and sets their state to READY.
         ``claimed`` has the CLOSING batches that :meth:`claim` has appended to it.
 
-        If a KeyboardInterrupt ends this call, the sender closes the remaining batches. Only then is
-        ``taken`` used: the number of bytes of the caller's BufferPool memory that now belong to
-        batches (:class:`AppendResult`). The interrupted caller does not get this number, and
-        deallocates all its memory. So this method adds these bytes to the used memory again.
+        If a KeyboardInterrupt ends this call, the sender closes the remaining batches.
+
+        ``taken`` is the number of bytes that batches have taken over from the caller's allocation
+        in the BufferPool. It is used only after an interrupt. The caller then gets no
+        :class:`AppendResult`, and deallocates these bytes too. The batches later deallocate the
+        same bytes a second time. So this method allocates them a second time.
         """
         done = 0
         try:
@@ -404,9 +406,7 @@ class BatchFiller:
                 with self._accumulator.lock:
                     for batch in claimed[done:]:
                         batch.release_claim()
-                # The writer gets no result of ``append``, so it frees its whole allocation. The
-                # batches later free the ``taken`` bytes of this allocation a second time. So these
-                # bytes are allocated a second time here.
+                # The bytes will be deallocated twice: by the caller and by the batches.
                 self._accumulator.pool.adjust(0, taken)
                 self._wakeup()
 

@@ -528,8 +528,9 @@ class PartitionSequences(Generic[BatchT]):
         return tuple(f.batch for f in gone if f.batch is not batch)
 
     def resolve(self, batch: BatchT) -> None:
-        """Removes the failed ``batch`` from the lost batches (the batches that may be in the log),
-        because a late response has shown whether ``batch`` is in the log.
+        """Removes ``batch`` from the *lost* batches: the failed batches that may be in the log, or
+        that a broker may still append. Called after a late response has shown whether ``batch`` is
+        in the log.
         """
         self._lost = [f for f in self._lost if f.batch is not batch]
 

@@ -136,7 +136,7 @@ class TxnRequestQueue:
     @property
     def fencing(self) -> bool:
         """True while a transaction of version 1 is being aborted by InitProducerId in place of
-        EndTxn (see :meth:`_must_be_sent`).
+        EndTxn (see :meth:`_prepare_end`).
         """
         with self._identity.lock:
             sent = self._in_flight
@@ -206,7 +206,7 @@ class TxnRequestQueue:
                     request
                 ):
                     continue
-                if request.kind is TxnRequestKind.END_TXN and not self._must_be_sent(request):
+                if request.kind is TxnRequestKind.END_TXN and not self._prepare_end(request):
                     wait = 0
                     continue
                 self._in_flight = request
@@ -224,15 +224,16 @@ class TxnRequestQueue:
         add.result.done()
         return False
 
-    def _must_be_sent(self, end: TxnRequest) -> bool:
-        """Returns True if the queued EndTxn ``end`` must be sent. Called when every batch of the
-        transaction has its outcome. Returns False in two cases:
+    def _prepare_end(self, end: TxnRequest) -> bool:
+        """Chooses how to end the transaction of the queued EndTxn ``end``, after every batch of the
+        transaction has its outcome. Returns True if ``end`` must be sent. Returns False in two
+        cases, of which the first that applies counts:
 
+        * ``end`` aborts a transaction of version 1, and it is unknown what has reached the brokers:
+          a batch has failed but may be in the log, or AddPartitionsToTxn got no definite response.
+          This method then queues InitProducerId in place of ``end``.
         * No broker knows the transaction. This method then completes the transaction without a
           request.
-        * ``end`` aborts a transaction of version 1, and it is unknown what has reached the brokers:
-          a batch has failed with an unknown outcome, or AddPartitionsToTxn got no definite
-          response. This method then queues InitProducerId instead.
         """
         identity, transaction = self._identity, self._identity.transaction
         unclear = transaction.add_unclear or self._sequences.has_unresolved
