@@ -279,21 +279,25 @@ class AdminClient:
             if missing_topic_timeout_ms is not None and any(
                 now - since >= missing_topic_timeout_ms for since in unknown_since.values()
             ):
-                raise self._not_present(topics, missing_topic_timeout_ms, answered=True)
+                raise self._wait_error(topics, missing_topic_timeout_ms, answered=True)
             answers = metadata.answers
             metadata.request_update(reset_equivalent_backoff=True)
             return NEVER
 
         if not self.loop.poll_until(check, now + timeout_ms):
             answered = metadata.answers > before
-            raise self._not_present(topics, timeout_ms, answered=answered)
+            raise self._wait_error(topics, timeout_ms, answered=answered)
         return metadata.cluster
 
-    def _not_present(
+    def _wait_error(
         self, topics: Collection[str], timeout_ms: int, *, answered: bool
     ) -> KafkaTimeoutError:
-        """The error after a wait for ``topics``. ``answered`` is False if no broker has responded
-        during this wait. An earlier response does not show that a topic is missing now.
+        """Creates the error for a wait for ``topics`` that was too long. The error names the topics
+        that the metadata lack. If they lack none, it names ``topics`` as topics without leaders.
+
+        ``answered`` is False if no broker has responded during this wait. Then the metadata are
+        older, and do not show that a topic is missing now. So if they lack a topic, the error says
+        that no broker has responded. If ``topics`` is empty, the error always says that.
         """
         metadata = self.loop.metadata
         if not topics:

@@ -317,17 +317,23 @@ class TransactionClient(AdminClient):
         (:meth:`leaderless`), the transaction is not aborted, and its error code is
         LEADER_NOT_AVAILABLE.
 
-        ``prepared`` has the ids whose transactions were ready for a commit. The request depends on
-        the version of the cluster's transactions:
+        With transactions of version 2, ``found`` may also have ids in the state Empty. Such an id
+        has no transaction yet. Its producer is fenced, so that a Produce that is still on its way
+        opens no transaction.
 
-        * Version 2: EndTxn(abort), with the producer id and the epoch from ``found``, also for an
-          id in the state Empty. The producer is fenced. If the id already has a newer epoch, the
-          coordinator rejects the request, and no transaction is aborted.
+        ``prepared`` has the ids whose transactions were ready for a commit. The ids and the
+        cluster's transaction version determine the request. Since the description, a transaction
+        may have ended, and its id may have a *later* open transaction. The request also determines
+        whether the later transaction is aborted:
+
+        * Version 2: EndTxn(abort), with the producer id and the epoch from ``found``. The producer
+          is fenced. A later transaction has a newer epoch, so the coordinator rejects the request,
+          and aborts nothing.
         * Version 1, for an id in ``prepared``: EndTxn(abort), with the producer id and the epoch
-          from ``found``. The producer is not fenced.
+          from ``found``. The producer is not fenced. A later transaction is aborted if it has the
+          same producer id and epoch.
         * Version 1, for any other id: InitProducerId, without producer id and epoch. The producer
-          is fenced. If a later transaction is open when the request arrives, the later transaction
-          is aborted. So the id must not be used again.
+          is fenced. Any later transaction is aborted. So no producer may use the id again.
         """
         version = self.transaction_version(deadline_ms)
         kept = self.leaderless(found, deadline_ms)
