@@ -461,12 +461,12 @@ def undo(
     deadline_ms: int,
     until_ms: int,
 ) -> bool:
-    """Aborts all transactions of a decision. Returns True if all are aborted after that. If one of
-    them is committed or has an unknown outcome, none is aborted.
+    """Aborts all transactions of a decision, except if one of them is committed or has an unknown
+    outcome: then none is aborted. Returns True if all are aborted in the end.
 
-    If one of them is already aborted, EndTxn is sent until ``deadline_ms``. If all are still open,
-    EndTxn is sent only until ``until_ms``, because an operator's command may commit them after
-    that. ``deadline_ms`` and ``until_ms`` are times of the client's clock.
+    If one of the transactions is already aborted, EndTxn(abort) is sent until ``deadline_ms``. If
+    all are still open, it is sent only until ``until_ms``, because an operator's command may commit
+    the transactions later than ``until_ms``. Both are times of the client's clock.
     """
     ids = [t.transactional_id for t in transactions]
     # They are described again, because another driver may have committed one in the meantime.

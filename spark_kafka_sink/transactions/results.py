@@ -47,9 +47,9 @@ class Visible(Enum):
 
 
 class Commit(Enum):
-    """The result of a commit. COMMITTED, ALREADY_DONE, EMPTY and PREPARED are successes. The others
-    are failures, and are also the failures of an abort, of the planning of a batch, and of an
-    operator's change.
+    """The result of a commit. COMMITTED, ALREADY_DONE, EMPTY and PREPARED are successes. All other
+    values are failures. The failures of an abort, of the planning of a batch, and of an operator's
+    change have the same values. NOT_REACHED is never the result of a commit.
     """
 
     COMMITTED = "committed"
@@ -62,8 +62,7 @@ class Commit(Enum):
     SUPERSEDED = "superseded"
     PARTIAL = "committed in part"
     UNKNOWN = "not known"
-    #: An abort, the planning of a batch or an operator's change ended without a result. (A commit
-    #: never has this result.)
+    #: An abort, the planning of a batch or an operator's change ended without a result.
     NOT_REACHED = "not reached"
 
     @property

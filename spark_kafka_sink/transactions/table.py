@@ -119,7 +119,7 @@ DECIDED: Final = "its batch is decided"
 OWNED: Final = "its run is the owner in the commit log"
 #: The failures that depend on the state of the key. The leader of the log's partition must confirm
 #: the state before the caller gets such a failure.
-_BY_THE_LOG: Final = (Commit.NOT_VISIBLE, Commit.PARTIAL, Commit.NOT_REACHED)
+_NEED_NEWEST_STATE: Final = (Commit.NOT_VISIBLE, Commit.PARTIAL, Commit.NOT_REACHED)
 #: The fate of a decision's transactions when a write with this purpose has failed.
 _FATES: Final = {
     Writing.DONE: Fate.ENDED,
@@ -134,7 +134,7 @@ def next_step(goal: Goal, view: View) -> Step:
     this step.
 
     Exception: the state of an open key may be old. So before some steps, the result is
-    :class:`Confirm`. :func:`_is_by_the_log` lists these steps.
+    :class:`Confirm`. :func:`_needs_newest_state` selects these steps.
     """
     found = (row(goal, view) for row in TABLES[type(goal)])
     step = next(step for step in found if step is not None)
@@ -144,19 +144,19 @@ def next_step(goal: Goal, view: View) -> Step:
     # state is old, and the write would fence the other run.
     # (If a step has failed, for example Confirm itself, there is no further Confirm.)
     is_to_be_shown = view.is_open and not view.is_confirmed and view.failed is None
-    return Confirm() if is_to_be_shown and _is_by_the_log(goal, step) else step
+    return Confirm() if is_to_be_shown and _needs_newest_state(goal, step) else step
 
 
-def _is_by_the_log(goal: Goal, step: Step) -> bool:
-    """Whether the leader of the log's partition must confirm the state before ``step``. True for
-    steps that are right only if the state is the newest:
+def _needs_newest_state(goal: Goal, step: Step) -> bool:
+    """Whether ``step`` is right only if the state is the newest. If True, the leader of the log's
+    partition must confirm the state before ``step``. These steps need the newest state:
 
-    * A failure of the kind NOT_VISIBLE, PARTIAL or NOT_REACHED.
-    * In an operator's abort: the step that aborts the transactions, and the successful end.
-    * In an operator's resolve or reset: the successful end.
+    * For any goal: to fail with NOT_VISIBLE, PARTIAL or NOT_REACHED.
+    * For an operator's abort or sweep: to abort the transactions, and to end without an error.
+    * For an operator's resolve or reset: to end without an error.
     """
     if isinstance(step, Refuse):
-        return step.how in _BY_THE_LOG
+        return step.how in _NEED_NEWEST_STATE
     if isinstance(goal, EndByHand):
         return isinstance(step, AbortExactly | Return)
     return isinstance(goal, Resolve | Reset) and isinstance(step, Return)
@@ -238,12 +238,14 @@ def the_state_that_was_read_is_enough(goal: RollForward, view: View) -> Step | N
 
 def a_batch_is_decided(goal: RollForward, view: View) -> Step | None:
     """If the log has the decision to commit a batch, the roll forward ends the transactions of the
-    decision, and then writes the result to the log. As a rule, all are committed, and the batch
-    becomes DONE. If none is committed, and some were aborted or are near their timeout, all are
-    aborted, and the decision is removed from the log. (A roll forward for an operator's command
-    aborts none because of its age.) If some are committed and others were aborted, the list `lost`
-    of the aborted transactions is added to the state. The roll forward fails if the state has this
-    list, or if the outcome of a transaction stays unknown.
+    decision, and then writes the result to the log. There are four results. First, the usual
+    result: all transactions are committed, and the batch becomes DONE. Second: if none is committed
+    or has an unknown outcome, and some were aborted or are near their timeout, the roll forward
+    aborts all, and removes the decision from the log. Exception: for an operator's command, the
+    roll forward does not abort all only because some are near their timeout. Third: if some are
+    committed and others were aborted, the roll forward adds the list `lost` of the aborted
+    transactions to the state, and fails. A later roll forward that finds this list also fails.
+    Fourth: if the outcome of a transaction stays unknown, the roll forward fails.
     """
     decision = view.state.decision
     if decision is None:
@@ -567,18 +569,19 @@ ABORT: Final = (
 
 def its_runs_are_not_known(_: AbortUnknown, view: View) -> Step | None:
     """If no open transaction of the batch is known, the next step searches for open transactions of
-    the batch. Their ids show the runs of the batch. Transactions that a decision names do not
-    count. If the first search finds none, a second search follows, after Spark has had time to kill
-    the tasks, because a task may open its transaction between the two searches.
+    the batch. Their ids show the runs of the batch. A transaction is ignored if the decision in the
+    log names it. If the first search finds none, a second search follows, after Spark has had time
+    to kill the tasks, because a task may open its transaction between the two searches.
     """
     if _undecided(view) or view.searches > 1:
         return None
     return Search(when_killed=view.searches > 0)
 
 
-def it_has_no_open_transaction(_: AbortUnknown, view: View) -> Step | None:
-    """The abort ends without a write to the log if it has found no open transaction of the batch.
-    Transactions that a decision names do not count.
+def it_has_nothing_to_abort(_: AbortUnknown, view: View) -> Step | None:
+    """If both searches have found no open transaction of the batch, the abort ends without a write
+    to the log. A transaction is ignored if the decision in the log names it, because an abort never
+    undoes a decision.
     """
     return None if _undecided(view) else Return()
 
@@ -610,7 +613,7 @@ def its_transactions_are_open(_: AbortUnknown, view: View) -> Step | None:
 ABORT_UNKNOWN: Final = (
     a_step_has_failed,
     its_runs_are_not_known,
-    it_has_no_open_transaction,
+    it_has_nothing_to_abort,
     the_key_is_not_open,
     its_runs_may_still_decide,
     its_transactions_are_open,
@@ -691,10 +694,9 @@ def the_decision_has_changed(goal: Resolve, view: View) -> Step | None:
 
 
 def its_transactions_are_not_ended(goal: Resolve, view: View) -> Step | None:
-    """The next step ends the open transactions of the batch. This comes before the write to the
-    log, because no driver ends the transactions after that write. If the operator wants the batch
-    to count as done, the open transactions are committed. If the batch is to be written again, they
-    are aborted.
+    """The next step ends the open transactions of the batch. If the operator wants the batch to
+    count as done, they are committed. If the batch is to be written again, they are aborted. The
+    write to the log comes later, because no driver ends the transactions after that write.
     """
     if view.contrary is not None or view.state.decision is None:
         return None

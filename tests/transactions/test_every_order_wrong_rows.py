@@ -134,7 +134,7 @@ CHANGES: dict[str, tuple[Change, tuple[Actor, ...], tuple[str, ...]]] = {
         lambda: with_text(table, "_end", "and not ended.unclear", ""), (DRIVER,), ()
     ),
     "a command takes the word of a deposed leader": (
-        lambda: with_text(table, "_is_by_the_log", "(goal, Resolve | Reset)", "(goal, Reset)"),
+        lambda: with_text(table, "_needs_newest_state", "(goal, Resolve | Reset)", "(goal, Reset)"),
         (DRIVER, Actor("o", ("resolve --as replay",))), ("stale", "forgotten"),
     ),
     "the outcome of another batch is told as its own": (
@@ -207,7 +207,7 @@ NOT_TOLD_APART = {
     "its_run_may_have_more_open": "of failed attempts: test_edges_sweeping.py",
     "its_tasks_may_still_run": "killed tasks: test_edges_sweeping.py",
     "nothing_will_follow_it": "the key of a job: test_edges_sweeping.py",
-    "it_has_no_open_transaction": "it spares opening the key: test_edges_sweeping.py",
+    "it_has_nothing_to_abort": "it spares opening the key: test_edges_sweeping.py",
     "the_decision_has_changed": "another decision: test_operations.py",
     "its_transactions_are_not_ended": "a batch in part with an open rest: test_cli.py",
     "some_contradict_it": "test_edges_leaderless.py",

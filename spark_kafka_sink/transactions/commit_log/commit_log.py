@@ -545,8 +545,8 @@ class LogSession:
 
         If this session has already written, nothing is sent, because its first write has made this
         check. If it has never written, this method begins a write and aborts it, which does not
-        change the state in the log. After this, the session can't be used any more, and the caller
-        must open a new one.
+        change the state in the log. A session with an aborted write can't be used any more, so the
+        caller must then open a new session.
         """
         if self._is_newest is None:
             return  # this session's own write has shown that the state is the newest

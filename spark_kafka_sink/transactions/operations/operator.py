@@ -1,6 +1,8 @@
 """The changes that an operator can make:
 
-* *commit*: ends the decided batch of a key, as a start of its query would.
+* *commit*: commits all transactions of the decided batch of a key. If brokers have aborted some of
+  them, and none is committed, it aborts the others. A start of the query or the job does the same,
+  but it also aborts all of them if none is committed, and some are near their timeout.
 * *abort*: aborts transactions that the operator names.
 * *sweep*: aborts orphans, which are open transactions of runs that do not own their key.
 * *resolve*: ends a batch that is committed only in part.
