@@ -18,7 +18,7 @@ from spark_kafka_sink.base.errors import IllegalStateError
 from spark_kafka_sink.records import gather, row_pieces
 from spark_kafka_sink.records.json.base64_text import base64_column
 from spark_kafka_sink.records.json.json_text import json_objects, json_value, text_of
-from spark_kafka_sink.records.json.plain_text import internal_text
+from spark_kafka_sink.records.json.plain_text import map_key_text
 from spark_kafka_sink.records.json.variant_text import variant_column
 
 
@@ -353,4 +353,4 @@ def test_keys_of_a_map_in_a_dictionary_have_the_texts_of_plain_keys(keys, texts)
 
 def test_a_key_of_a_type_that_spark_does_not_have_is_an_error():
     with pytest.raises(IllegalStateError, match="a key of Arrow's type month_day_nano_interval"):
-        internal_text(pa.nulls(1, pa.month_day_nano_interval()))
+        map_key_text(pa.nulls(1, pa.month_day_nano_interval()))

@@ -32,11 +32,11 @@ from spark_kafka_sink.records.json.json_intervals import json_intervals, json_ti
 from spark_kafka_sink.records.json.json_numbers import json_floats, plain_decimals
 from spark_kafka_sink.records.json.json_times import json_dates, json_timestamps
 from spark_kafka_sink.records.json.plain_text import (
-    internal_text,
     is_bytes,
     is_string,
     joined,
     large,
+    map_key_text,
     plain_binary,
     scalar,
     with_nulls_of,
@@ -210,7 +210,7 @@ def _list(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
 def _map(column: pa.Array, how: JsonOptions, units: IntervalUnits) -> pa.Array:
     entries, offsets = list_items(column)
     key, value = entries.field(0), _quoted(_json(entries.field(1), how, _inner(units, 1)))
-    names = internal_text(key)
+    names = map_key_text(key)
     if is_string(key.type) or pa.types.is_nested(key.type) or pa.types.is_dictionary(key.type):
         names = _escaped(names)
     names = _quoted(JsonColumn(names, needs_quotes=True))

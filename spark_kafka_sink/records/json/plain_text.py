@@ -1,7 +1,7 @@
 """Converts columns to text without JSON's quotes and escapes.
 
 :func:`plain_binary` converts Arrow's various types of strings and bytes to binary.
-:func:`internal_text` makes the text of the keys of maps. :func:`joined` joins the items of each
+:func:`map_key_text` makes the text of the keys of maps. :func:`joined` joins the items of each
 list. ``json_text`` adds quotes and escapes.
 """
 
@@ -37,19 +37,19 @@ def plain_binary(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_binary())  # views may hold more than 2 GiB together
 
 
-def internal_text(column: pa.Array) -> pa.Array:
-    """Converts each value to the text that ``to_json`` writes for it as the key of a map. Returns a
-    binary or large_binary array. Nulls stay null.
+def map_key_text(column: pa.Array) -> pa.Array:
+    """Converts each value to the text that Spark's ``to_json`` writes for this value as a key of a
+    map. Returns a binary or large_binary array. Nulls stay null.
 
-    These types have a text that is different from their JSON:
+    As keys of a map, values of these types have another text than as JSON values:
 
     * date: the number of days since 1970
     * timestamp, interval: the number of microseconds
     * time: the number of nanoseconds
     * struct, array: a text such as ``[1,x,null]``
 
-    Bytes become Base64. This is an exception: ``to_json`` writes a different text for the same
-    bytes in each run.
+    Exception: bytes become Base64. ``to_json`` writes a different text for the same bytes in each
+    run.
     """
     # ``to_json`` writes the text of Spark's internal form of the value.
     if isinstance(column, pa.DictionaryArray):
@@ -79,7 +79,7 @@ def internal_text(column: pa.Array) -> pa.Array:
 
 
 def _or_null(column: pa.Array) -> pa.Array:
-    return pc.fill_null(large(internal_text(column)), scalar(b"null"))
+    return pc.fill_null(large(map_key_text(column)), scalar(b"null"))
 
 
 def is_string(kind: pa.DataType) -> bool:

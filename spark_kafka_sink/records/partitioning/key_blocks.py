@@ -79,9 +79,9 @@ class KeyTable:
         self.order: Int64s | None = None
 
     def steps(self) -> Iterator[tuple[int, UInt32s]]:
-        """Yields the first words of all keys, then the second words of all keys, and so on. Each
-        item is a pair: the number of keys of the block, and an array with one word (four bytes) of
-        each key.
+        """Yields a pair ``(n, words)`` for the first word of the keys, then a pair for the second
+        word, and so on. A word is four bytes of a key. ``n`` is the number of keys in the block,
+        and ``words[i]`` is the word of key i. All keys have equally many words.
         """
         count, width = self._table.shape
         for at in range(0, width - 3, 4):
@@ -103,8 +103,9 @@ class KeyTable:
 
 
 class KeyBlock:
-    """A block of keys of different lengths. A *word* is four bytes of a key. Keys with more words
-    come first. Keys of 4096 words or more are not ordered among each other.
+    """A block of keys of different lengths. A *word* is four bytes of a key. The keys are sorted by
+    their numbers of words, the longest keys first. Exception: all keys of 4096 words or more count
+    as equally long.
 
     * ``order``: key i of the block is the key ``keys[order[i]]``. ``keys`` is the array from which
       the block was created. If ``order`` is None, the block has the order of ``keys``.
@@ -144,12 +145,13 @@ class KeyBlock:
         self._index = starts >> 2
 
     def steps(self) -> Iterator[tuple[int, UInt32s]]:
-        """Yields the first words of the keys, then the second words of the keys, and so on. A word
-        is four bytes of a key. In each pair ``(n, words)``, ``words[i]`` is a word of key i. Only
-        the first n keys of the block are long enough to have this word.
+        """Yields a pair ``(n, words)`` for the first word of the keys, then a pair for the second
+        word, and so on. A word is four bytes of a key. The block has the keys with the most words
+        first, so the keys that have this word are its first ``n`` keys. ``words`` has ``n`` items,
+        and ``words[i]`` is the word of key i.
 
-        The iteration ends when fewer than 8 keys have another word, or after 4096 words of each
-        key. :meth:`unfinished` yields the keys that have more words.
+        The iteration ends when fewer than 8 keys have a next word, and after at most 4096 pairs.
+        :meth:`unfinished` yields the keys that have more words.
         """
         for step, count in enumerate(self._alive):
             if count < _FEW:

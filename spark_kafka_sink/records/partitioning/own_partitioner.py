@@ -24,8 +24,9 @@ Int32s = npt.NDArray[np.int32]
 
 
 class ColumnPartitioner(Protocol):
-    """The interface that a user's partitioner class implements. Each task creates one object of the
-    class, without arguments.
+    """The interface that a user's partitioner class implements. Each producer creates two objects
+    of the class, without arguments: one for ``send_columns``, and one for ``send``. If the tasks of
+    a Python worker share a producer, they also share its objects.
     """
 
     def partition(

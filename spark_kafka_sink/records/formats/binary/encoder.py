@@ -359,13 +359,15 @@ def _nulls_at(column: pa.Array, way: Sequence[int]) -> Mask:
 
 
 def _add_joined(inner: RowPieces, out: RowPieces, valid: Valid, *, length: bool = False) -> None:
-    """Appends each row of ``inner`` to a row of ``out``, as one piece.
+    """Joins the bytes of each row of ``inner`` into one piece, and appends the piece to a row of
+    ``out``.
 
-    If ``inner`` and ``out`` have equally many rows, row i is appended to row i. If ``inner`` has
-    fewer rows, they are appended to the rows in the mask ``valid``, in order. With the mask
-    ``[False, True, True]``, row 0 is appended to row 1, and row 1 to row 2.
+    ``inner`` has a row for each row of ``out``, or only for each row in the mask ``valid``. In the
+    second case, the mask ``[False, True, True]`` means that row 0 of ``inner`` is appended to row 1
+    of ``out``, and row 1 to row 2.
 
-    If ``length`` is true, the size of the piece in bytes is written before the piece.
+    If ``length`` is true, the size of the piece in bytes is written before the piece, in the rows
+    of ``valid``.
     """
     offsets, data = inner.joined()
     lengths = np.diff(offsets)
