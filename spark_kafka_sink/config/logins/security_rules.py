@@ -172,10 +172,10 @@ class LoginModule:
         return self.options.get(next(beginnings, name))
 
 
-def _of_endpoint() -> Iterator[Option]:
-    """The TLS options of a login module for the token endpoint. Each TLS option for brokers has a
-    corresponding option with the same name, such as ``ssl.truststore.location``. A user may add the
-    prefix ``oauth.`` to the name.
+def _endpoint_tls_options() -> Iterator[Option]:
+    """Yields the TLS options of a login module for its connections to the token endpoint. They are
+    the TLS options of the connections to brokers, each under two names: the same name, such as
+    ``ssl.truststore.location``, and the name with the prefix ``oauth.``.
 
     The host name of the endpoint is always verified, because the endpoint gets a secret.
     """
@@ -207,7 +207,7 @@ def _login_module(data: Mapping[str, Any]) -> LoginModule:
         type_, status = OptionType(one.get("type", "string")), Status[one.get("status", "HONOURED")]
         rows += alike(one["names"], type_, status, one.get("note", ""))
     if data.get("tls", False):
-        rows += _of_endpoint()
+        rows += _endpoint_tls_options()
     rules = (_rule(r["given"], r.get("unless", ""), r["message"]) for r in data.get("rules", ()))
     return LoginModule(tuple(data["mechanisms"]), {o.name: o for o in rows}, _in_module(rules))
 
