@@ -107,7 +107,7 @@ def check_from(address: str, config: SinkConfig, *, timeout_ms: int) -> tuple[Ho
             _await_server(address, timeout_ms)
         spark = (builder.remote(address) if remote else builder.master(address)).getOrCreate()
     except Exception as error:  # noqa: BLE001 - of Spark, of its JVM, or of gRPC
-        return (_no_spark(error),)
+        return (_spark_failure(error),)
     try:
         return check_executors(spark, config, timeout_ms=timeout_ms, whole=remote)
     finally:
@@ -143,7 +143,7 @@ def check_executors(
     try:
         found = _collect(spark, config, timeout_ms, whole=whole)
     except Exception as error:  # noqa: BLE001 - of Spark, of its JVM, or of gRPC
-        return (_no_spark(error),)
+        return (_spark_failure(error),)
     hosts: dict[str, dict[str, Step]] = {}
     for host, name, state, said, change, code in found:
         step, steps = Step(name, StepState(state), said, change, code), hosts.setdefault(host, {})
@@ -157,10 +157,10 @@ def check_executors(
     )
 
 
-def _no_spark(error: Exception) -> HostCheck:
-    """A failed step for a Spark session or a Spark job that raised ``error``. The step shows one
-    line of the error: the exception of the Python worker, the exception of the JVM, or the first
-    line of the text.
+def _spark_failure(error: Exception) -> HostCheck:
+    """Creates the result of a check whose Spark session or Spark job raised ``error``: one failed
+    step. The step shows one line of the text of ``error``. This is the exception of the Python
+    worker if the text has one, otherwise the exception of the JVM, otherwise the first line.
     """
     text = str(error)
     raised = re.search(r"^\w[\w.]*: .+", text.partition(_TRACEBACK)[2], re.MULTILINE)
