@@ -44,7 +44,7 @@ from spark_kafka_sink.transactions.ending import (
 )
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.result_errors import error_of, raise_refusal
-from spark_kafka_sink.transactions.results import Aborted, Commit, Refuse, Visible, raised
+from spark_kafka_sink.transactions.results import AbortResult, Commit, Refuse, Visible, raised
 from spark_kafka_sink.transactions.steps import (
     AbortAll,
     AbortBatch,
@@ -172,7 +172,7 @@ class Committer:
         transactions: Sequence[PreparedTransaction],
         *,
         tasks_may_run: bool,
-    ) -> Aborted:
+    ) -> AbortResult:
         """Aborts batch ``number``, whose prepared transactions are ``transactions``. Then aborts
         orphans, which are open transactions that will not be committed:
 
@@ -193,13 +193,13 @@ class Committer:
         view = self.perform(goal)
         if view.is_aborted is None:
             _warn_decided(owner.key, number, view.state)
-            return Aborted(view.swept, Visible.UNKNOWN)
+            return AbortResult(view.swept, Visible.UNKNOWN)
         # (Several threads of one run may write one version of a job. Then a done version does not
         # show which of them has committed it.)
         state = view.state
         by_us = owner.numbering.is_of_micro_batches and state.newest_run == owner.run_id
         is_done = by_us and state.done_batch(number) is not None
-        return Aborted(view.swept, Visible.ALL if is_done else Visible.NONE)
+        return AbortResult(view.swept, Visible.ALL if is_done else Visible.NONE)
 
     def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
         """Aborts a batch of ``key`` whose run is not known to the caller, because no task has sent

@@ -295,18 +295,16 @@ def commit_all(
     found: Mapping[str, TransactionDescription] = MappingProxyType({}),
     is_one_committed: bool = False,
 ) -> CommitOutcomes:
-    """Sends EndTxn(commit) for each of ``transactions``, again and again until each outcome is
-    known, or until ``deadline_ms``. Returns the ids of the transactions that are not committed, by
-    outcome. Exception: if none is committed by the time ``first_by_ms``, the function returns at
-    that time.
+    """Sends EndTxn(commit) for each of ``transactions``, again and again, until each outcome is
+    known or until ``deadline_ms``. If none is committed by ``first_by_ms``, returns at that time.
+    Returns the ids of the transactions that are not committed, by outcome.
 
-    EndTxn is sent only after a check that the partitions of the transaction have leaders. ``look``
-    is the result of the caller's last check: the first EndTxn uses it if it is at most a second
-    old. ``found`` are descriptions of transactions that the caller already has.
+    Each EndTxn follows a check that the transaction's partitions have leaders. The first one uses
+    ``look``, the caller's last check, if it is at most a second old. ``found`` are descriptions of
+    transactions that the caller already has.
 
-    ``is_one_committed`` is True if a transaction of the decision is already committed. Then all
-    others must be committed, too, and those that are too old for :attr:`Age.YOUNG` are not checked
-    for leaders, because there is no time to wait for a leader.
+    If ``is_one_committed`` is True, one is committed already, so all others must be committed. Only
+    transactions of :attr:`Age.YOUNG` are checked, because an older one can't wait for a leader.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}

@@ -84,7 +84,7 @@ _VISIBLE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Aborted:
+class AbortResult:
     """The result of a call of ``Committer.abort`` that has not failed.
 
     * ``swept``: the ids of the aborted transactions that no task has reported.

@@ -19,7 +19,7 @@ from spark_kafka_sink.transactions.commit_log.log_reader import LogReader
 from spark_kafka_sink.transactions.commit_state import CommitState
 from spark_kafka_sink.transactions.committer import Committer, _Performance
 from spark_kafka_sink.transactions.ending import CommitOutcomes
-from spark_kafka_sink.transactions.results import Aborted
+from spark_kafka_sink.transactions.results import AbortResult
 from spark_kafka_sink.transactions.steps import (
     AbortBatch,
     Write,
@@ -37,7 +37,7 @@ def never_sweeps() -> AbstractContextManager[Any]:
 
 def abort_does_nothing() -> AbstractContextManager[Any]:
     return all_of(
-        patch.object(Committer, "abort", lambda *_, **__: Aborted()),
+        patch.object(Committer, "abort", lambda *_, **__: AbortResult()),
         patch.object(Committer, "abort_unknown", lambda *_, **__: ()),
     )
 

@@ -39,7 +39,7 @@ from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
-from spark_kafka_sink.transactions.results import Aborted, Commit, Visible
+from spark_kafka_sink.transactions.results import AbortResult, Commit, Visible
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def abort(
     *,
     tasks_may_run: bool,
     driver_token: str = "",
-) -> Aborted:
+) -> AbortResult:
     """Aborts the transactions of a batch. Aborts nothing if the commit log already has the decision
     to commit the batch. Returns the transactional ids of aborted transactions that no task has
     reported, and whether rows of the batch are visible.
@@ -127,13 +127,13 @@ def abort(
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     if plan is not None and plan.skips:
-        return Aborted()
+        return AbortResult()
     with shared_driver(config.producer, config.commit_log_topic) as driver:
         if plan is None and not messages:
             if driver_token:
                 key = _key_of_stream(config)
                 mine = driver.abort_unknown(key, lambda one: is_of_driver(one, driver_token))
-                return Aborted(mine)
+                return AbortResult(mine)
             warn(
                 _log,
                 Kind.ORPHANS_UNSEEN,
@@ -142,7 +142,7 @@ def abort(
                 "the next start, or after kafka.transaction.timeout.ms (%d)",
                 config.producer.transaction_timeout_ms,
             )
-            return Aborted()
+            return AbortResult()
         owner = _owner(config, plan, messages)
         prepared = prepared_transactions(messages, owner)
         number = _number(plan, batch_id)

@@ -327,7 +327,7 @@ class PlannedBatch:
 
 def _fate(visible: Visible, rows: int) -> tuple[Kind, str]:
     """The code and a part of the warning about a batch that Spark has aborted: whether its ``rows``
-    rows are visible. ``visible`` is the field of :class:`Aborted`.
+    rows are visible. ``visible`` is the field of :class:`AbortResult`.
     """
     from spark_kafka_sink.transactions.results import Visible
 
