@@ -271,8 +271,9 @@ class Process:
             elif strike.blow is Blow.STOP:
                 self.machine.stop(self)
             else:
-                both = strike.blow is Blow.KILL_ALL and self.parent is not None
-                (self.parent if both and self.parent is not None else self).kill()
+                if strike.blow is Blow.KILL_ALL and self.parent is not None:
+                    self.parent.kill()
+                self.kill()  # (A parent that was dead before kills no children again.)
                 self.machine.scheduler.block(lambda: False, NEVER)
 
     def _strikes(self, step: int) -> Iterator[Strike]:

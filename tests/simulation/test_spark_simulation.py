@@ -105,6 +105,11 @@ def test_whatever_happens_each_committed_row_is_visible_once():
     assert sum(count for name, count in happened.items() if name.startswith("= struck")) > 10
 
 
+def test_a_kill_of_all_ends_a_worker_whose_driver_is_dead_already():
+    life = live(52104)
+    assert life.happened()["= struck: worker kill all"] == 1
+
+
 @pytest.mark.parametrize("seed", [0, 3])
 def test_a_driver_frozen_after_its_decision_reports_no_partial(seed):
     """One transaction has timed out when it wakes up, and the other one is still open."""
