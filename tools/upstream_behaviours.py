@@ -115,8 +115,8 @@ RecordAccumulatorTest#testFull
 RecordAccumulatorTest#testLinger
   A batch that is not full is sent when linger.ms is over.
 RecordAccumulatorTest#testNextReadyCheckDelay
-  While no batch may be sent, the network thread sleeps, until the linger time or the backoff of the
-  first batch is over.
+  While no batch may be sent, the network thread sleeps, until the linger time or the backoff of any
+  batch is over.
 RecordAccumulatorTest#testAppendLargeNonCompressed RecordAccumulatorTest#testAppendLargeCompressed
   A record that is larger than batch.size gets its own batch.
 RecordAccumulator#drainBatchesForOneNode
@@ -124,7 +124,8 @@ RecordAccumulator#drainBatchesForOneNode
 RecordAccumulatorTest#testPartialDrain
   A request takes batches up to max.request.size. A larger batch is sent alone.
 RecordAccumulatorTest#testDrainBatches
-  The next request begins at the partition after the last partition of this request.
+  If a request to a broker ends with partition 3, the next request to this broker begins after
+  partition 3.
 RecordAccumulatorTest#testMutedPartitions
   With max.in.flight.requests.per.connection=1, no other batch of a partition is sent while one of
   its batches is in flight.
@@ -214,7 +215,8 @@ SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder
   sends all of them again, in their order.
 SenderTest#testCorrectHandlingOfOutOfOrderResponses
 SenderTest#testCorrectHandlingOfOutOfOrderResponsesWhenSecondSucceeds
-  The acknowledgement of a later batch also completes an earlier batch that waits for its retry.
+  An earlier batch that waits for its retry is complete when a later batch is acknowledged, because
+  brokers append batches in order.
 SenderTest#testCorrectHandlingOfDuplicateSequenceError
   DUPLICATE_SEQUENCE_NUMBER is a success.
 SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached
@@ -288,7 +290,8 @@ TransactionManagerTest#testMaybeAddPartitionToTransaction
 TransactionManagerTest#testNoDrainWhenPartitionsPending
   With TV1, a batch is sent only after AddPartitionsToTxn for its partition was acknowledged.
 TransactionManagerTest#testTransactionManagerEnablesV2
-  With TV2, the producer sends Produce 12 and EndTxn 5, and no AddPartitionsToTxn.
+  With TV2, the producer sends version 12 of Produce, version 5 of EndTxn, and no
+  AddPartitionsToTxn.
 TransactionManager#nextRequest
   A transaction without partitions ends without a request.
 TransactionManagerTest#testEndTxnNotSentIfIncompleteBatches
@@ -297,8 +300,8 @@ TransactionManagerTest#testCommitTransactionWithUnsentProduceRequest
   EndTxn is sent after the results of all batches and of all AddPartitionsToTxn requests.
 TransactionManagerTest#testAddPartitionToTransactionOverridesRetryBackoffForConcurrentTransactions
 TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffWhenPartitionsAlreadyAdded
-  After CONCURRENT_TRANSACTIONS, the first AddPartitionsToTxn of a transaction is sent again sooner
-  than a later AddPartitionsToTxn.
+  After CONCURRENT_TRANSACTIONS, the first AddPartitionsToTxn of a transaction has a shorter backoff
+  than later AddPartitionsToTxn requests.
 TransactionManagerTest#testRetriableErrors TransactionManagerTest#testCoordinatorNotAvailable
 TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffForRegularRetriableError
   After any other temporary error, the request is sent again after retry.backoff.ms.
@@ -361,8 +364,8 @@ TransactionManagerTest#testTransitionToFatalErrorWhenRetriedBatchIsExpired
   If a batch expires, the producer refuses to commit its transaction. If the batch was sent, and
   brokers allow no new producer epoch, the error is fatal.
 TransactionManager.EndTxnHandler#handleResponse
-  With TV2, the response to EndTxn has the next producer epoch. After the last epoch, it has a new
-  producer id.
+  With TV2, the response to EndTxn has the next producer epoch. If the epoch has
+  its largest value, the response has a new producer id.
 TransactionManager#maybeUpdateTransactionV2Enabled
   If the cluster changes to TV2, an open transaction ends with TV1. The next transaction begins with
   TV2.
@@ -433,8 +436,8 @@ MetadataTest#testMetadataMergeOnIdDowngrade MetadataTest#testNoEpoch
   id.
 ProducerMetadataTest#testMetadataPartialUpdate ProducerMetadataTest#testRequestUpdateForTopic
 MetadataTest#testPartialMetadataUpdate
-  After a response for new topics only, and after an outdated response, the client still requests
-  all topics.
+  If a request for all topics is due, the client sends it even after a response for new topics only,
+  or after an outdated response.
 MetadataTest#testTimeToNextUpdate
   Metadata is requested again after metadata.max.age.ms.
 ProducerMetadataTest#testMetadataEquivalentResponsesBackoff
@@ -530,33 +533,45 @@ _SINK = {
         "max.block.ms",
         "delivery.timeout.ms, unless max.block.ms is set",
     ),
-    "the time in linger.ms": (
-        "counts from the creation of a batch",
-        "counts only while the task waits for [Spark's next rows](migration.md#what-is-different)",
+    "linger.ms": (
+        "The time runs from the creation of a batch",
+        (
+            "The time runs only while the task waits for [Spark's next"
+            " rows](migration.md#what-is-different)"
+        ),
     ),
 }
 
 BEHAVIOURS = _parsed(_LIST)
 
-_OF_THE_SINK = "Only in [the Spark sink](#where-the-spark-sink-differs)."
+_SINK_DIFFERS = "#where-the-spark-sink-differs"
 
 #: How this package differs from a behaviour. A test may show the difference.
 NOT_HERE = {
     "SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequenceOf"
     "FutureBatchesIsAdjusted": (
         "In a transaction, the later batches fail too, and no sequence number changes. See also"
-        " [the Spark sink](#where-the-spark-sink-differs)."
+        f" [the Spark sink]({_SINK_DIFFERS})."
     ),
-    "SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived": _OF_THE_SINK,
-    "TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump": _OF_THE_SINK,
+    "SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived": (
+        f"In the Spark sink, the batch can [fail permanently]({_SINK_DIFFERS}) instead."
+    ),
+    "TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump": (
+        f"In the Spark sink, [the attempt of the task fails]({_SINK_DIFFERS})."
+    ),
     "SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached": (
         "The batch fails. In a transaction, the error is abortable."
     ),
     "SenderTest#testIdempotenceWithMultipleInflights": (
-        "The first batch of a producer epoch in a partition is in flight alone."
+        "Until the first batch of a producer epoch in a partition is acknowledged, no other batch"
+        " of the partition is sent."
     ),
-    "RecordAccumulatorTest#testLinger": _OF_THE_SINK,
-    "BufferPoolTest#testBlockTimeout": _OF_THE_SINK,
+    "RecordAccumulatorTest#testLinger": (
+        f"In the Spark sink, [the time in linger.ms]({_SINK_DIFFERS}) runs differently."
+    ),
+    "BufferPoolTest#testBlockTimeout": (
+        f"The Spark sink has [another limit of the wait]({_SINK_DIFFERS})."
+    ),
 }
 
 _NAME = re.compile(r"\b[A-Z]\w*(?:\.\w+)?#\w+")
