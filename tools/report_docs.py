@@ -30,15 +30,15 @@ _MEANINGS = {
     " this write is visible. Without exactly-once, the rows stay in Kafka. The commit can fail, for"
     " example, because there are too many dead letters.",
     WriteOutcome.UNKNOWN: "Exactly-once: it is unknown whether the batch is committed. The next"
-    " run of the query, or of a job with `txnAppId`, finds out. If the batch is not committed, this"
-    " run commits the batch or writes it again.",
+    " run of the query, or of a job with `txnAppId`, finds out. If the batch is not committed, the"
+    " next run [commits it or writes it again](runbook.md#what-the-next-start-does).",
     WriteOutcome.PARTIAL: "Exactly-once: only a part of the batch is committed, because brokers"
     " aborted some of its transactions during the commit. The other rows are missing. [What to"
     " do](runbook.md#partial).",
-    WriteOutcome.ABORTED: "The batch ended before the commit, because a task failed, the query was"
-    " stopped, or the code in a `transaction` block raised an exception. With exactly-once, no row"
-    " of this write is visible, unless its commit had already begun. Without exactly-once, the rows"
-    " that were sent stay in Kafka.",
+    WriteOutcome.ABORTED: "The batch ended because a task failed, the query or job was stopped,"
+    " or the code in a `transaction` block raised an exception. With exactly-once, no row of this"
+    " write is visible. Exception: if the batch was stopped during its commit, its rows can be"
+    " visible. Without exactly-once, the rows that were sent stay in Kafka.",
 }
 
 
@@ -79,7 +79,8 @@ def page_lines() -> Iterator[str]:
         "  or micro-batch of Spark.",
         "- Rows, bytes and waits are sums over the finished tasks. Tasks run at the same time, so",
         "  a sum of waits can be longer than `elapsedMs`.",
-        "- If the outcome is `aborted`, `brokers` also has the requests of failed attempts.",
+        "- If the outcome is `aborted`, the field `brokers` also has the requests of failed",
+        "  attempts.",
         "- Fields with `Ms` at the end are in milliseconds. They are durations, except",
         "  `writtenAtMs`, which is a time: milliseconds since 1970-01-01.",
         "- A report has at most 900000 bytes, so that it fits into a record of a topic with the",
@@ -162,9 +163,9 @@ a warning ([KP0703](errors.md#kp0703)).
     can't be written to the topic, the batch fails.
 
 **A file or a directory**: `reportPath` is a directory if a directory with this path exists, or if
-the path ends in `/`. Then the names of the files sort by time. A URI such as `s3://bucket/reports`
-is an error. To write to an object store, mount the store on the driver, and use a directory: many
-object stores can't append to a file.
+the path ends in `/`. In a directory, the alphabetical order of the file names is their order in
+time. A URI such as `s3://bucket/reports` is an error. To write to an object store, mount the store
+on the driver, and use a directory: many object stores can't append to a file.
 
 **The size of a file**: a file grows by about 2 KB with each report. If the file is larger than
 1 GiB, the sink writes no more reports to it, and logs a warning for each report. To prevent that,
@@ -196,8 +197,9 @@ the last renamed file, if its name ends in `.1`.
 before the commit, so its field `commitMs` is null |
 | `done before` | This run writes no report to the topic, because the run that committed the batch \
 has written it |
-| `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately, or \
-when the open transactions of earlier reports in the topic have ended |
+| `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately. If \
+the transaction of an earlier report in the topic is still open, they see the report when this \
+transaction has ended |
 
 For the writes in a `transaction` block:
 
@@ -206,8 +208,8 @@ For the writes in a `transaction` block:
   the outcome `prepared, to be decided with other writes`.
 - If the block is aborted, consumers see one report of the whole block, with the outcome `aborted`.
   They do not see the reports of its writes.
-- If the block is interrupted after the decision to commit it, the report of the whole block has the
-  outcome `done before` or `unknown`.
+- If a run is interrupted after the decision to commit the block, this run makes a report of the
+  whole block. Its outcome is `done before` if the block is committed, and otherwise `unknown`.
 - The other destinations get a report of the whole block at its end.
 
 !!! warning "A report may be in the topic twice"
@@ -221,7 +223,7 @@ For the writes in a `transaction` block:
     `failed` after the report `committed`. The rows of the first run stay visible.
 
 **`reportListeners`**: name your functions in the form `package.module:function`. The driver calls
-them in the Python process in which Spark commits the write. So your module must be importable on
+them in a separate Python process, and not in your program's. So your module must be importable on
 the driver, and the functions can't use your Spark session. Keep the functions short: the next
 micro-batch waits until they return. If a function raises an error, the driver only logs a warning.
 
@@ -264,7 +266,8 @@ its error into a directory, and the driver reads the error there:
 | where Spark runs | what you need |
 |---|---|
 | local mode (`local[4]`) | nothing: the driver and the tasks share Spark's local directory |
-| a cluster | set `reportPath`, on a file system that the driver and all executors have mounted |
+| a cluster | mount a file system on the driver and all executors, and set `reportPath` to a path \
+on it |
 
 If the driver does not find the error, the report has the code [KP0505](errors.md#kp0505), and the
 field `unfinished` has the indices of the unfinished tasks. Look for the cause in Spark's exception.
@@ -285,9 +288,10 @@ In these cases, there is no report:
 
 !!! warning "A killed driver leaves transactions open"
     With exactly-once, these transactions stay open until `kafka.transaction.timeout.ms` is over
-    (15 minutes by default). If the query, or a job with `txnAppId`, runs again before that, its
-    first commit ends them. While a transaction is open, consumers with
-    `isolation.level=read_committed` can't read the records after the first row of the transaction.
+    (15 minutes by default). If the query, or a job with `txnAppId`, runs again within this time,
+    the first commit of the new run ends these transactions. While a transaction is open,
+    consumers with `isolation.level=read_committed` can't read the records after the first row of
+    the transaction.
 
 If an attempt of a task failed, and Spark's next attempt succeeded, the batch succeeds. The error of
 the first attempt is then in the field `failedAttempts`. The field `lostAttempts` also counts
@@ -316,9 +320,9 @@ and show the progress as metrics or as a progress bar. A record has these fields
 _RUNNING_TASKS = """\
 ## A task that runs
 
-Every 30 seconds, a running task logs one line that begins with `kprod writes`. The line is in the
-stderr of the Python worker, which is a part of the executor's log, with the level INFO. If a task
-waits for brokers, the field `waitsFor` of the line names them.
+Every 30 seconds, a running task logs one line that begins with `kprod writes`. The line has the
+level INFO. It is in the stderr of the Python worker, which is a part of the executor's log. If a
+task waits for brokers, the field `waitsFor` of the line names them.
 
 From Spark 4.1 on, you can also query these lines in your session:
 

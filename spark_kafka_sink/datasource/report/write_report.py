@@ -309,9 +309,9 @@ class WriteReport:
     lost_attempts: Annotated[
         int,
         Described(
-            "The number of attempts that Spark started before the successful attempts of the"
-            " finished tasks. They failed, were lost with their executor or Python worker, or"
-            " were slower than a speculative attempt.",
+            "The number of earlier attempts of tasks that succeeded with a later attempt. The"
+            " earlier attempts failed, were lost with their executor or Python worker, or were"
+            " slower than a speculative attempt.",
             "attempts",
         ),
     ] = 0
@@ -347,8 +347,8 @@ class WriteReport:
     options_fingerprint: Annotated[
         str,
         Described(
-            "A hash of the options of the write, to find writes with the same options. It does"
-            " not cover txnVersion, and no option of TLS, SASL or the schema registry's client."
+            "A hash of the options of the write, to find writes with the same options. It"
+            " leaves out txnVersion, and all options of TLS, SASL and the schema registry's client."
         ),
     ]
     delivery_guarantee: Annotated[
@@ -413,7 +413,7 @@ class WriteReport:
     oldest_transaction_ms: Annotated[
         int | None,
         Described(
-            "Age of the oldest transaction at writtenAtMs, from its first row; null if there"
+            "Duration from the first row of the oldest transaction to writtenAtMs; null if there"
             " is no transaction. Brokers abort a transaction that is older than"
             " transactionTimeoutMs.",
             _MS,
@@ -486,10 +486,10 @@ class WriteReport:
     added_rows: Annotated[
         int,
         Described(
-            "Records that the option changelog adds to the one record of each change. An"
-            " update that changes the key adds a tombstone for the old key. With"
-            " changelog.mode=debezium, such an update adds a delete and a tombstone for the"
-            " old key, and each delete adds a tombstone.",
+            "Added records: with the option changelog, a change can become more than one"
+            " record. If an update changes the key, a tombstone for the old key is added. With"
+            " changelog.mode=debezium, two records for the old key are added, a delete and a"
+            " tombstone. In this mode, a deleted row adds one tombstone.",
             "rows",
         ),
     ] = 0
@@ -591,7 +591,8 @@ class WriteReport:
         int,
         Described(
             "The longest queue time of a record batch. If a record batch is not acknowledged"
-            " kafka.delivery.timeout.ms after its first row, its task fails.",
+            " in time, its task fails. The time limit is kafka.delivery.timeout.ms, from the"
+            " first row of the record batch.",
             _MS,
         ),
     ]

@@ -67,8 +67,8 @@ class TaskProgress:
     waits_for: Annotated[
         str,
         Described(
-            "The reason why the task waits now, and the brokers whose responses it waits for, with"
-            " the number of their record batches."
+            "The reason why the task waits now. Then the brokers that have not responded, each"
+            " with the number of record batches without a response."
         ),
     ]
     last_answer: Annotated[str, Described("The last response that caused a retry, and its broker.")]
