@@ -122,7 +122,7 @@ def page_lines() -> Iterator[str]:
         "* *kprod / peer*: the rows per second of `kprod`, divided by those of the peer. 2x means that `kprod` is twice as fast.",
         "* *client CPU, kprod / peer*: the same ratio of the CPU times of the Spark job, or of the program that writes the rows. 0.5x means that `kprod` needs half the CPU time of the peer.",
         "",
-        "Each round has its own ratios, and the table shows their median over the rounds. So a ratio can differ from the quotient of the two medians in *rows/s*. The brackets after a ratio have its confidence interval. If the interval includes 1, the measurement shows no difference.",
+        "Each round has its own ratios, and the table shows their median over the rounds. So a ratio can differ from the medians in *rows/s*: it can be above 1x although `kprod` has the lower median. The brackets after a ratio have its confidence interval. If the interval includes 1, the measurement shows no difference.",
     )
     yield from (
         "",
@@ -168,7 +168,7 @@ def page_lines() -> Iterator[str]:
         "",
         "## By the number of partitions",
         "",
-        "These measurements are also without Spark. If a task writes to thousands of partitions, each Arrow batch has only a few rows for each partition, and `kprod` needs more CPU time for a row ([tuning](tuning.md#small-arrow-batches-many-partitions)). There was only one round, so a ratio near 1 shows no difference.",
+        "These measurements are also without Spark. If a program writes to thousands of partitions, each Arrow batch has only a few rows for each partition, and `kprod` needs more CPU time for a row ([tuning](tuning.md#small-arrow-batches-many-partitions)). There was only one round, so a ratio near 1 shows no difference.",
         "",
         *_table(_engines(by_partitions=True)),
     )
