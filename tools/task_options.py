@@ -29,8 +29,8 @@ TASKS = (
         "Most writes need only the two options of the example. Give the addresses of two or"
         " three brokers: from them, the sink learns the addresses of all brokers. To keep options"
         " out of the code, write the options into a properties file, and set the option"
-        " `configFile` to its path. If the file contains secrets, the executors need the file"
-        " too, at the same path as the driver.",
+        " `configFile` to its path. The driver does not send secrets of the file to the"
+        " executors. So if the file contains secrets, put it at the same path on every executor.",
         ("kafka.bootstrap.servers", "topic", "configFile", "preflight", "kafka.client.id",
          "kafka.client.dns.lookup"),
         _SERVERS,
@@ -92,11 +92,11 @@ TASKS = (
         "Write each row once (exactly-once)",
         "Consumers with `isolation.level=read_committed` see each row once. Other consumers can"
         " see rows of failed attempts. A stream also needs the option `transactionalIdPrefix`. A"
-        " batch job that may run again also needs `txnAppId`, a name, and `txnVersion`, the"
-        " number of the write under this name. In the example, the name contains the day, and"
-        " the job has one write for each day, so the number is always `1`. After this write is"
-        " committed, another run with the same name and number writes nothing, even if the"
-        " DataFrame has changed ([exactly once](exactly-once.md)).",
+        " batch job that may run again also needs two options: `txnAppId` is a name, and"
+        " `txnVersion` is the number of the write under this name. In the example, the"
+        " name contains the day, and the job has one write for each day, so the number is always"
+        " `1`. After this write is committed, another run with the same name and number writes"
+        " nothing, even if the DataFrame has changed ([exactly once](exactly-once.md)).",
         ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
          "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "commitLogTopic"),
         {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders-2026-11-22",
