@@ -365,8 +365,8 @@ def _options_without_effect() -> Iterator[str]:
     )
     yield from ("", *_SECURITY_RULES, "")
     yield paragraph(
-        "These two rules apply to all options of TLS and SASL, also to options that the sink uses",
-        "([security](security.md#settings-that-would-have-no-effect)).",
+        "These two rules apply to all options of TLS and SASL, not only to the options of this",
+        "page ([security](security.md#settings-that-would-have-no-effect)).",
     )
     yield ""
     yield from heading(
@@ -439,8 +439,8 @@ def _refused_options() -> Iterator[str]:
             "These options belong to other software. In the code of a write, each of them is an"
             " error, and the error names the software. The prefix `kafka.` makes no difference:"
             " both `group.id` and `kafka.group.id` are errors. A name that ends with `.*` means all"
-            " options with this prefix, except the options in [Options](options.md) and in [another"
-            " list of this page](#known-without-effect)."
+            " options with this prefix, except the options in [Options](options.md) and in the"
+            " section [Known, without effect](#known-without-effect)."
         ),
         "",
         (
@@ -467,8 +467,8 @@ def _refused_options() -> Iterator[str]:
         "### Options of librdkafka",
         "",
         (
-            "The names of librdkafka are errors. The values can have another unit or another"
-            " meaning: see the text of the option in [Options](options.md)."
+            "The names of librdkafka are errors. Before you copy a value, read the text of the new"
+            " option in [Options](options.md): its values can have another unit or another meaning."
         ),
         "",
         "| librdkafka | use this option |",

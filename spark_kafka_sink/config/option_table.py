@@ -167,7 +167,7 @@ _PRODUCER = (
     Option("config.providers", _T.LIST, (), None, Status.NO_MEANING,
            "${env:NAME}, ${file:/path} and ${file:/path:key} need no provider"),
     Option("bootstrap.resolve.timeout.ms", _T.LONG, 0, None, Status.NO_MEANING,
-           "names are looked up when a connection is opened"),
+           "here names are looked up when a connection is opened"),
     Option("buffer.memory.allocation.strategy", _T.STRING, "full", None, Status.NO_MEANING,
            "here a batch takes only as much memory as its rows need"),
     Option("security.providers", _T.STRING, None, None, Status.NO_MEANING,
