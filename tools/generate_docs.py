@@ -738,7 +738,7 @@ def _pairs(group: producer_metrics.Group) -> Iterator[tuple[str, str]]:
 def _exported_metrics() -> Iterator[str]:
     """The metrics that the listener exports, grouped by the source of their figures."""
     yield from ("## Metrics of a Spark session", "")
-    suffixes = "`_seconds`, `_bytes`, `_per_second`, `_bytes_per_second`"
+    suffixes = "`_seconds`, `_bytes`, `_per_second` and `_bytes_per_second`"
     yield paragraph(
         "A `KprodListener` exports these metrics to Prometheus or OpenTelemetry ([how to switch it",
         "on](monitoring.md#switch-it-on)).",
@@ -746,9 +746,10 @@ def _exported_metrics() -> Iterator[str]:
     yield ""
     yield from (
         paragraph(
-            "- **Names**: the tables have the names for Prometheus. The names for OpenTelemetry",
-            f"have no `_total` and no unit ({suffixes}) at the end, and dots in place of all",
-            "underscores: for example, `kprod_sent_bytes_total` is `kprod.sent`.",
+            "- **Names**: the tables have the names for Prometheus. For the names in",
+            "OpenTelemetry, remove `_total` and then the unit at the end, and replace each",
+            "underscore with a dot: for example, `kprod_sent_bytes_total` is `kprod.sent`. The",
+            f"units are {suffixes}.",
         ),
         paragraph(
             f"- **Labels**: every metric has the label `{instruments.QUERY}`. Its value is the",
@@ -824,8 +825,8 @@ _WHOSE = {
     Whose.DECIDED: "A run whose decision to commit the transaction is in the commit log. The driver"
     " is committing the transaction, or has died.",
     Whose.HANGING: "Unknown, because no transaction coordinator lists the transaction. The"
-    " transaction hangs, or the principal of the command may not see it ([which"
-    " permission](monitoring.md#kprodtransactionhangs)).",
+    " transaction hangs, or the principal of the command lacks the [permission to see"
+    " it](monitoring.md#kprodtransactionhangs).",
     Whose.OTHER: "A producer that is not from this package.",
     Whose.COMMIT_LOG: "A driver that is writing a decision to the commit log. The transaction ends"
     " in a moment, or times out.",
@@ -846,8 +847,8 @@ def _topic_metrics() -> Iterator[str]:
     yield ""
     yield paragraph(
         "The label `whose` shows who has opened a transaction: a *run* (one execution of a query",
-        "or job), or another client. The *commit log* is the topic with the decisions of all runs",
-        "to commit batches. The runbook shows [how to end the",
+        "or job), or another client. The *commit log* is the topic in which all runs record their",
+        "decisions to commit batches. The runbook shows [how to end the",
         "transactions](runbook.md#a-consumer-stands-still). The values of `whose` are:",
     )
     yield ""

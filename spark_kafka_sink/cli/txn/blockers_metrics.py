@@ -30,13 +30,13 @@ class TopicGauge(NamedTuple):
 
 _OPEN: Final = TopicGauge(
     "kprod_topic_open_transactions",
-    "Open transactions in the topic, by owner.",
+    "Open transactions in the topic, by `whose`.",
     _WHOSE,
 )
 _OLDEST_AGE: Final = TopicGauge(
     "kprod_topic_oldest_transaction_age_seconds",
-    "Age of the topic's oldest open transaction, by owner, in seconds. 0 if no transaction is open."
-    " NaN if the age is unknown, because no transaction coordinator lists the transactions.",
+    "Age of the topic's oldest open transaction, by `whose`, in seconds. 0 if no transaction is"
+    " open. NaN if the age is unknown, because no transaction coordinator lists the transactions.",
     _WHOSE,
 )
 _HELD: Final = TopicGauge(

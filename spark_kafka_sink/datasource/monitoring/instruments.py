@@ -149,8 +149,8 @@ _VOLUME = (
     Instrument("kprod.rows", _C, "{row}", _REPORT, "rows",
                "Rows that brokers acknowledged, without dead letters."),
     Instrument("kprod.skipped.rows", _C, "{row}", _REPORT, "skippedRows",
-               "Rows that are not sent: with onNullValue=skip the rows with a null value, with"
-               " changelog the rows that hold the state before an update."),
+               "Rows that are not sent. With onNullValue=skip, these are the rows with a null"
+               " value. With changelog, these are the rows with the state before an update."),
     Instrument("kprod.dead.letters", _C, "{row}", _REPORT, "deadLetters.byReason[].rows",
                "Rows that became dead letters, by the error code of the problem, such as KP0213.",
                label=Label.CODE, label_field="code"),
@@ -199,8 +199,9 @@ _TIME = (
                "Time from the start of a write's first task to the write's report, summed over"
                " writes.", _MS),
     Instrument("kprod.commit.time", _H, "s", _REPORT, "commitMs",
-               "Duration of commits: with exactly-once, the decision and the end of every"
-               " transaction.", _MS, bounds=_COMMIT_BOUNDS),
+               "Duration of commits. With exactly-once, a commit records the decision, and ends"
+               " every transaction. Otherwise the duration is almost 0.", _MS,
+               bounds=_COMMIT_BOUNDS),
     Instrument("kprod.queue.time.max", _G, "s", _REPORT, "maxQueueMs",
                "Longest time that a record batch of the last write waited in the producer until it"
                " was sent. After kafka.delivery.timeout.ms, a record batch expires.", _MS),
@@ -269,9 +270,9 @@ _QUERIES = (
     Instrument("kprod.query.batches", _C, "{batch}", _PROGRESS, "",
                "Micro-batches of the query that Spark has reported as finished."),
     Instrument("kprod.query.batches.without.report", _C, "{batch}", _LISTENER, "",
-               "Micro-batches with rows whose report did not reach the listener. They are counted"
-               " only after the first report of the query, because a query with another sink has no"
-               " reports."),
+               "Micro-batches that had rows, and whose report did not reach the listener. They are"
+               " counted only after the first report of the query: until then, the query may have"
+               " another sink, which makes no reports."),
     Instrument("kprod.query.active", _G, "{query}", _LISTENER, "",
                "1 while the streaming query runs, 0 after its end."),
     Instrument("kprod.query.failures", _C, "{query}", _LISTENER, "",
@@ -326,8 +327,8 @@ _RUNNING_TASKS = (
                " maxBytesPerSecond.",
                _MS, label=Label.WAIT),
     Instrument("kprod.task.oldest.batch.age", _G, "s", _RUNNING, "oldestBatchMs",
-               "Age of the oldest record batch of the running write to which no broker has"
-               " responded. After kafka.delivery.timeout.ms, a record batch expires, and its task"
+               "Age of the running write's oldest record batch without a response from a broker."
+               " After kafka.delivery.timeout.ms, a record batch expires, and its task"
                " fails.", _MS),
     Instrument("kprod.commit.running.time", _G, "s", _RUNNING, "commitMs",
                "Duration of the running commit so far. 0 if no commit is running, and in the first"
