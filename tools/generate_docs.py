@@ -521,8 +521,8 @@ null key, it is the hash of an empty key, so all rows with a null key go to the 
 - *random*: each row goes to any partition.
 - *in turn*: each row goes to the partition after the partition of the row before.
 
-If a partition has no leader, and other partitions have a leader, only *hash* chooses this \
-partition."""
+If some partitions have no leader, *sticky*, *random* and *in turn* choose only partitions with a \
+leader. *hash* does not look for leaders."""
 
 
 def _partitioners() -> Iterator[str]:
@@ -531,11 +531,12 @@ def _partitioners() -> Iterator[str]:
         "Keys and partitioners",
         *("Partitioner", "Origin", "Null key", "Empty key", "Other keys", "The hash"),
         text=paragraph(
-            "The table has the names that `kafka.partitioner.class` accepts. Java's names may have",
-            "their package. If other producers of the topic use librdkafka, set the partitioner of",
-            "these producers: each key then goes to the same partition. librdkafka's default is",
-            "`consistent_random`. A [notebook](notebooks/partitioner.md) compares the partitions",
-            "of this sink, Java's producer and librdkafka.",
+            "The table has the names that `kafka.partitioner.class` accepts. Java's names may",
+            "begin with their package: `org.apache.kafka.clients.producer.RoundRobinPartitioner`.",
+            "If producers with librdkafka also write to the topic, set `kafka.partitioner.class`",
+            "to the partitioner of these producers: each key then goes to the same partition.",
+            "librdkafka's default is `consistent_random`. A [notebook](notebooks/partitioner.md)",
+            "compares the partitions of this sink, Java's producer and librdkafka.",
         )
         + f"\n\n{_WORDS_OF_KEY_RULES}",
     )
