@@ -39,7 +39,7 @@ from spark_kafka_sink.transactions.by_hand import abort_exactly, end_rest
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, LogChangedError
 from spark_kafka_sink.transactions.deciding import decision_deadline, prepared_once, unready
 from spark_kafka_sink.transactions.ending import (
-    abort_all,
+    abort_and_see,
     end_decided,
 )
 from spark_kafka_sink.transactions.ownership import Owner
@@ -194,11 +194,14 @@ class Committer:
         if view.is_aborted is None:
             _warn_decided(owner.key, number, view.state)
             return AbortResult(view.swept, Visible.UNKNOWN)
-        # (Several threads of one run may write one version of a job. Then a done version does not
-        # show which of them has committed it.)
-        state = view.state
-        by_us = owner.numbering.is_of_micro_batches and state.newest_run == owner.run_id
-        is_done = by_us and state.done_batch(number) is not None
+        # The transactions of the batch show whether its rows are visible. A done batch with its
+        # number may have rows of another run, or of another thread that writes the same version.
+        is_done = view.were_committed
+        if is_done is None:
+            # (This abort may have made its run the newest one, so the first state counts, too.)
+            by_us = view.state.newest_run == view.first_run == owner.run_id
+            by_us = by_us and owner.numbering.is_of_micro_batches
+            is_done = by_us and view.state.done_batch(number) is not None
         return AbortResult(view.swept, Visible.ALL if is_done else Visible.NONE)
 
     def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
@@ -284,8 +287,8 @@ class _Performance:
                 own = prepared_once(client, goal.owner, goal.batch, step, view.prepared)
                 return replace(view, own=own, prepared=own)
             case AbortAll(transactions):
-                is_aborted = abort_all(client, transactions, client.deadline())
-                return replace(view, is_aborted=is_aborted)
+                ended, were = abort_and_see(client, transactions, client.deadline())
+                return replace(view, is_aborted=ended, were_committed=were)
             case Search():
                 return self._searched(step, view)
             case Sweep():
@@ -341,6 +344,8 @@ class _Performance:
         self._session = session
         if isinstance(self._goal, CommitBatch):
             _warn_of_an_empty_log(self._goal.owner, self._goal.batch, session.state)
+        if view.first_run is None:
+            view = replace(view, first_run=session.state.newest_run)
         return opened(view, session.state, clock.wall_ms(), begun_ms)
 
     def _left_open(self, view: View) -> LogSession | None:

@@ -30,6 +30,7 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.outcomes import (
     Outcome,
+    all_committed,
     is_committed,
     is_prepared,
     outcome_of,
@@ -443,14 +444,25 @@ def abort_all(
     A transaction that is still open is aborted by the sweep of a later commit or abort, or times
     out.
     """
+    return abort_and_see(client, transactions, deadline_ms)[0]
+
+
+def abort_and_see(
+    client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
+) -> tuple[bool, bool | None]:
+    """As :func:`abort_all`. The second result is that of :func:`all_committed`, by the descriptions
+    before the abort. It is None if the transactions can't be described in time.
+    """
+    were_committed = None
     try:
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
+        were_committed = all_committed(transactions, found)
         prepared = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
         open_ = {t.transactional_id: found[t.transactional_id] for t in prepared}
         answers = client.abort_exactly(open_, deadline_ms, prepared=open_)
     except KafkaTimeoutError:
-        return False
-    return not {None, ErrorCode.LEADER_NOT_AVAILABLE} & set(answers.values())
+        return False, were_committed
+    return not {None, ErrorCode.LEADER_NOT_AVAILABLE} & set(answers.values()), were_committed
 
 
 def undo(

@@ -258,6 +258,8 @@ class View:
     #: The open transactions of a batch whose run is not known, by the last search.
     found: frozenset[TransactionalId] = frozenset()
     searches: int = 0
+    #: ``CommitState.newest_run`` when this process opened the key for the first time.
+    first_run: str | None = None
 
     # The following facts are dropped when the key is opened again.
     is_open: bool = False
@@ -282,6 +284,8 @@ class View:
     #: None before the attempt to abort the prepared transactions of the batch. After the attempt,
     #: False if one of these transactions may still be open, and True if none is open.
     is_aborted: bool | None = None
+    #: Whether all of these transactions were committed before the attempt. None if this is unknown.
+    were_committed: bool | None = None
     #: The orphans that were aborted, and the number of searches for orphans.
     swept: tuple[str, ...] = ()
     sweeps: int = 0
@@ -567,6 +571,7 @@ def opened(before: View, state: CommitState, wall_ms: int, begun_ms: int = 0) ->
         before.was_unclear,
         before.found,
         before.searches,
+        before.first_run,
         is_open=True,
     )
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark_kafka_sink.base.errors import CommitOutcomeUnknownError, KafkaError
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
 from spark_kafka_sink.datasource.plan import planned_batch
+from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.kept_reports import kept
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.transactions.results import Visible
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.scene import PLANNED, VERSIONS, Scene, Written, owner_of
 from tests.simulation.scene_requests import of_data, opens_a_log
 from tests.simulation.spark_checkpoints import SOURCE, Checkpoints
-from tests.simulation.spark_world import QUERY
+from tests.simulation.spark_tasks import Attempt
+from tests.simulation.spark_world import QUERY, Run
 
 pytestmark = [VERSIONS, pytest.mark.life(tasks=2, rows=2, new_worker=1.0)]
 REPORTS = "reports"
@@ -255,3 +260,112 @@ def test_a_micro_batch_that_commits_nothing_has_one_report(scene: Scene) -> None
     write(scene.frame(run, 1), 1)
     assert reports(scene) == [(0, "no rows"), (4, "committed")]
     scene.ends_with(1)
+
+
+def beside(scene: Scene, run: Run, *calls: Callable[[], object]) -> None:
+    """In the process of ``run``, which has names of its own."""
+
+    def all_calls() -> None:
+        for call in calls:
+            call()
+
+    thread, told = scene.beside(run.process, all_calls)
+    scene.wait(lambda: thread.done)
+    assert told == [None], told
+
+
+def when_written(scene: Scene, run: Run, then: Callable[[], object]) -> None:
+    """``then`` runs when the tasks of the first write of ``run`` have ended."""
+    attempts, ran = scene.attempts, list[object]()
+
+    def attempts_and_then(of: Run, *args: Any, **how: Any) -> list[Attempt]:
+        found = attempts(of, *args, **how)
+        if of is run and not ran:
+            ran.append(then())
+        return found
+
+    scene.attempts = attempts_and_then  # type: ignore[assignment]
+
+
+def fails(write: Callable[[], object], match: str) -> Callable[[], None]:
+    def call() -> None:
+        with pytest.raises(KafkaError, match=match):
+            write()
+
+    return call
+
+
+def test_a_batch_that_another_run_has_committed_is_aborted(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two drivers of one query: the first one has committed the batch, and has no key any more."""
+    first, second = scene.run("driver"), scene.run("driver 2")
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+
+    def ahead() -> None:
+        beside(
+            scene,
+            first,
+            lambda: write(scene.frame(first, 1), 1),
+            fails(lambda: write(scene.frame(first, 2, ends="fail"), 2), PLANNED),
+        )
+
+    beside(scene, first, lambda: write(scene.frame(first, 0), 0))
+    when_written(scene, second, ahead)
+    beside(scene, second, fails(lambda: write(scene.frame(second, 1, ends="fail"), 1), PLANNED))
+    assert last_outcome() == "aborted"
+    assert "so their" not in caplog.text
+    assert reports(scene) == [(4, "committed"), (4, "committed"), (2, "aborted"), (2, "aborted")]
+    assert scene.open_ids() == []
+    scene.ends_with(0, 1)
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+@pytest.mark.usefixtures("cut_off")
+def test_a_committed_job_is_not_reported_as_aborted(scene: Scene, numbered: bool) -> None:
+    """Its versions may be written by threads, and the key of a job without txnAppId is gone."""
+    numbers: dict[str, object] = {"txnAppId": "app", "txnVersion": 3} if numbered else {}
+    options = scene.options(reportTopic=REPORTS, **numbers)
+    with pytest.raises(KafkaError, match="killed"):
+        scene.job(scene.run("driver"), options, 3)
+    assert reports(scene) == [(4, "committed")]
+    assert last_outcome() == "committed"
+    scene.ends_with(3)
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_a_batch_stays_committed_after_a_take_over(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = scene.run("driver"), scene.run("driver 2")
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    abort = PlannedBatch.abort
+
+    def late(batch: PlannedBatch, messages: Any, batch_id: int | None = None) -> None:
+        monkeypatch.setattr(PlannedBatch, "abort", abort)
+        beside(scene, second, lambda: write(scene.frame(second, 1), 1))
+        abort(batch, messages, batch_id)
+
+    monkeypatch.setattr(PlannedBatch, "abort", late)
+    beside(scene, first, fails(lambda: write(scene.frame(first, 0), 0), "killed"))
+    assert last_outcome() == "committed"
+    assert reports(scene) == [(4, "committed"), (4, "committed")]
+    scene.ends_with(0, 1)
+
+
+def test_a_failed_replay_by_a_run_without_the_key_is_aborted(scene: Scene) -> None:
+    """The run that has committed the batch was aborted: the newest run is the one of the replay."""
+
+    def abort(written: Written) -> Visible:
+        owner = owner_of(written.run.id, written.plan)
+        with scene.driver_side(written.run) as driver:
+            found = driver.abort(owner, 0, written.prepared, tasks_may_run=False)
+        return found.visible
+
+    first = scene.first_batch()
+    scene.commit(*first)
+    assert abort(first) is Visible.ALL
+    assert abort(first._replace(messages=[])) is Visible.ALL, "the log shows it, too"
+    again = scene.written(scene.run("run-1"), 0)
+    assert abort(again) is Visible.NONE
+    scene.ends_with(0)

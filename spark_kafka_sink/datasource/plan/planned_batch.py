@@ -337,7 +337,7 @@ def _fate(visible: Visible, rows: int) -> tuple[Kind, str]:
     if visible is Visible.UNKNOWN:
         fate = "the batch of their %d rows is decided, so it is not aborted"
         return Kind.DECIDED_NOT_ABORTED, fate % rows
-    # (If another thread has committed this version of a job, this process does not know it.)
+    # (The coordinators of the transactions may not have shown it.)
     fate = (
         "of their %d rows nothing is visible to read_committed consumers, unless the batch was "
         "committed before"
