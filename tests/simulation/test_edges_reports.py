@@ -369,3 +369,20 @@ def test_a_failed_replay_by_a_run_without_the_key_is_aborted(scene: Scene) -> No
     again = scene.written(scene.run("run-1"), 0)
     assert abort(again) is Visible.NONE
     scene.ends_with(0)
+
+
+def test_a_refused_replay_of_a_block_is_no_success(scene: Scene) -> None:
+    """The done block has one more write."""
+    options = scene.options(reportTopic=REPORTS)
+    first, second = scene.run("driver"), scene.run("driver 2")
+
+    def block(run: Run, *rows: int) -> None:
+        with transaction("sinks", 0, **options) as t:
+            for n in rows:
+                t.write(scene.frame(run, 0, rows=n))
+
+    beside(scene, first, lambda: block(first, 2, 0))
+    beside(scene, second, fails(lambda: block(second, 2), "other rows"))
+    assert last_outcome() == "aborted"
+    assert reports(scene) == [(4, "committed"), (0, "committed"), (0, "failed"), (0, "aborted")]
+    scene.ends_with(0)

@@ -99,9 +99,10 @@ def commit(
     if prepared or has_offsets or batch.is_recorded_only:
         batch = replace(batch, report=report)
     with shared_driver(config.producer, config.commit_log_topic) as driver:
-        if context is not None and context.abort:
+        if plan is not None and context is not None and context.abort:
             found = driver.abort(owner, number, prepared, tasks_may_run=context.tasks_may_run)
-            return _OF_ABORT[found.visible] if context.may_be_decided else Commit.EMPTY
+            is_ours = context.may_be_decided and not _is_refused_replay(plan)
+            return _OF_ABORT[found.visible] if is_ours else Commit.EMPTY
         return driver.commit(owner, batch)
 
 
@@ -308,6 +309,17 @@ def _group_offsets(
         return None
     ends = {tp: OffsetAndMetadata(at) for tp, at in offsets.items()}
     return GroupOffsets(config.offsets_group, ends)
+
+
+def _is_refused_replay(plan: TransactionPlan) -> bool:
+    """Whether a ``transaction`` block has repeated a done batch, and the end of the block was
+    refused, for example because the done batch has more writes.
+    """
+    # (Both the decision and the end of a replay remove the recorded writes of the block.)
+    number, context, state = plan.number, plan.context, plan.state
+    if number is None or context is None or state.done_batch(number) is None:
+        return False
+    return state.parts_by(number, context.token) != ()
 
 
 def _number(plan: TransactionPlan | None, batch_id: int | None) -> int:
