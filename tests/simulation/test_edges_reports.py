@@ -386,3 +386,13 @@ def test_a_refused_replay_of_a_block_is_no_success(scene: Scene) -> None:
     assert last_outcome() == "aborted"
     assert reports(scene) == [(4, "committed"), (0, "committed"), (0, "failed"), (0, "aborted")]
     scene.ends_with(0)
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_a_committed_batch_without_rows_has_a_report_in_the_topic(scene: Scene) -> None:
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    with pytest.raises(KafkaError, match="killed"):
+        write(scene.frame(scene.run("driver"), 0, rows=0), 0)
+    assert last_outcome() == "no rows"
+    assert reports(scene) == [(0, "no rows")]
+    scene.ends_with()
