@@ -37,8 +37,8 @@ _WORKS: Final = {
 }
 _FAILS: Final = _WORKS | {
     "killed driver": "the next start after a driver was killed",
-    "after the timeout": "a start after the driver was dead for longer than "
-    "`kafka.transaction.timeout.ms`",
+    "after the timeout": "if the driver was dead for longer than `kafka.transaction.timeout.ms`, "
+    "the next start fails",
 }
 #: PySpark's own tests are run by ``make sparks``.
 _ROW_S: Final = 900
@@ -108,7 +108,7 @@ def _result(cells: Mapping[str, str]) -> str:
         said = cells.get(scenario, OK)
         if said != OK:
             why = said.replace(
-                " (it never times out)", ", and the broker aborts no transaction after this time"
+                " (it never times out)", ". Transactions of a dead driver never time out"
             )
             fails.append(f"{text}: {_linked(why, 'errors.md')}")
             if scenario == "stream":
