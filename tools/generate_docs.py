@@ -123,14 +123,15 @@ def client_files_page() -> str:
     lines += [
         "A client file has the addresses of your brokers and the login of your job.",
         "",
-        "1. Copy the file for your service, and fill in your addresses and names. (The name of the",
-        "   file in the directory `conf/clients` is in brackets.)",
+        "1. Copy the file for your service from the directory `conf/clients`, and fill in your",
+        "   addresses and names. Each heading on this page ends with the name of a file.",
         "2. Put the file at the same path on the driver and on every executor.",
         "3. Set the option `configFile` of the write to this path. For the command line `kprod`,",
         "   pass the path with `-c`.",
         "4. Most files have references such as `${file:/etc/secrets/password}` in place of",
-        "   secrets. On the driver and on every executor, put the secret into this file, or for",
-        "   `${env:NAME}` into this environment variable ([secrets](security.md#secrets)).",
+        "   secrets. On the driver and on every executor, put the secret into the file",
+        "   `/etc/secrets/password`, or for `${env:NAME}` into the environment variable `NAME`",
+        "   ([secrets](security.md#secrets)).",
     ]
     found = {path.stem: path for path in (ROOT / "conf" / "clients").glob("*.properties")}
     assert found.keys() == CLIENT_FILES.keys()
