@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.errors import CommitOutcomeUnknownError, KafkaError
+from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
 from spark_kafka_sink.datasource.plan import planned_batch
 from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.kept_reports import kept
+from spark_kafka_sink.datasource.report.write_report import WriteOutcome, WriteReport
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.results import Visible
 from tests.fakes.fake_cluster.control import FOREVER
@@ -396,3 +398,26 @@ def test_a_committed_batch_without_rows_has_a_report_in_the_topic(scene: Scene) 
     assert last_outcome() == "no rows"
     assert reports(scene) == [(0, "no rows")]
     scene.ends_with()
+
+
+def test_a_dropped_batch_is_not_reported_as_committed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another driver has committed it, so an audit would not find the rows of this run."""
+
+    def dropped_is_lost(report: WriteReport, config: SinkConfig) -> None:
+        if report.outcome is WriteOutcome.DONE_BEFORE:
+            raise KafkaError("killed")
+        publish(report, config)
+
+    first, second = scene.run("driver"), scene.run("driver 2")
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    beside(scene, first, lambda: write(scene.frame(first, 0), 0))
+    monkeypatch.setattr(planned_batch, "publish", dropped_is_lost)
+    when_written(
+        scene, second, lambda: beside(scene, first, lambda: write(scene.frame(first, 1), 1))
+    )
+    beside(scene, second, fails(lambda: write(scene.frame(second, 1), 1), "killed"))
+    assert last_outcome() == "aborted"
+    assert reports(scene) == [(4, "committed"), (4, "committed"), (4, "aborted")]
+    scene.ends_with(0, 1)
