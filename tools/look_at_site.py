@@ -197,7 +197,8 @@ def filters(browser: Browser, address: str) -> Iterator[str]:
     page.goto(f"{address}/options/", wait_until="load")
     page.fill(".option-filter", "registry timeout")
     shown = page.locator("h3.option:visible").all_inner_texts()
-    if len(shown) != 1 or "schema.registry.request.timeout.ms" not in shown[0]:
+    # (Other entries may mention both words, but only few.)
+    if len(shown) > 5 or "schema.registry.request.timeout.ms" not in "".join(shown):
         yield f"the filter of the options leaves {shown}"
     page.fill(".option-filter", "no such words")
     if page.locator("h2:visible", has_text="importance").count():
