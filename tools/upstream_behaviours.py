@@ -62,8 +62,8 @@ MemoryRecordsBuilderTest#testSmallWriteLimit MemoryRecordsBuilderTest#writePastL
   An empty batch takes any record, even if the record is larger than batch.size. Each further record
   must fit into batch.size.
 CompressionRatioEstimatorTest#testUpdateEstimation MemoryRecordsBuilderTest#testEstimatedSizeInBytes
-  The size of a compressed batch is estimated from the compression ratio of earlier batches. This
-  ratio rises immediately, and falls slowly.
+  The size of a compressed batch is estimated from earlier batches. The estimate rises immediately
+  after worse compression, and falls slowly after better compression.
 # Configuration and send
 KafkaProducerTest#testDeliveryTimeoutAndLingerMsConfig
 KafkaProducerTest#testAcksAndIdempotenceForIdempotentProducers
@@ -74,8 +74,8 @@ KafkaProducerTest#testInflightRequestsAndIdempotenceForIdempotentProducers
   acks=1 switches off idempotence.
 KafkaProducerTest#testMetadataTimeoutWithMissingTopic
 KafkaProducerTest#testMetadataTimeoutWithPartitionOutOfRange
-  If a topic or partition is unknown, send waits for it, for at most max.block.ms. The error of send
-  has the reason that brokers have returned.
+  If a topic or partition is unknown, send waits for it, for at most max.block.ms. If a broker has
+  returned an error, such as UNKNOWN_TOPIC_OR_PARTITION, the error of send names it.
 KafkaProducerTest#testSendToInvalidTopic
   Outside of a transaction, an invalid topic name fails only the records for this topic.
 KafkaProducer#doSend
@@ -167,8 +167,8 @@ RecordAccumulator#ready
 RecordAccumulatorTest#testStressfulSituation
   If many threads send records with little memory, no record is lost.
 RecordAccumulatorTest#testBuiltInPartitionerFractionalBatches
-  Before records without a key go to another partition, the batch of the earlier partition is
-  filled.
+  Before records without a key go to another partition, the producer fills the batch of their
+  current partition.
 # The result of a batch (ProducerBatch)
 ProducerBatchTest#testBatchCannotCompleteTwice ProducerBatchTest#testBatchAbort
 ProducerBatchTest#testBatchCannotAbortTwice
@@ -179,7 +179,7 @@ ProducerBatchTest#testCompleteExceptionallyWithRecordErrors
 ProducerBatchTest#testBatchExpiration ProducerBatchTest#testBatchExpirationAfterReenqueue
   If the clock goes back, no batch expires.
 ProducerBatchTest#testWithLeaderChangesAcrossRetries
-  After a change of the leader, only the next retry of a batch has no backoff.
+  After a change of the leader, the next retry of a batch has no backoff. Later retries have one.
 # The choice of a partition (Partitioner)
 BuiltInPartitionerTest#testStickyPartitioning
   Records without a key go to one partition, the sticky partition. After batch.size bytes, the
@@ -189,8 +189,8 @@ BuiltInPartitionerTest#unavailablePartitionsTest
 BuiltInPartitionerTest#adaptivePartitionsTest
   The more batches of a partition wait, the less often the partition is chosen.
 RecordAccumulatorTest#testAdaptiveBuiltInPartitioner
-  The partitions of a broker that has accepted no data for partitioner.availability.timeout.ms are
-  not chosen.
+  If a broker has accepted no data for longer than partitioner.availability.timeout.ms, its
+  partitions are not chosen.
 BuiltInPartitioner#nextPartition
   With partitioner.rack.aware=true, only partitions whose leader is in the rack client.rack are
   chosen, if there are any.
@@ -211,12 +211,12 @@ SenderTest#testIdempotenceWithMultipleInflights
   At most five batches of a partition are in flight (max.in.flight.requests.per.connection=5). The
   sixth batch waits.
 SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder
-  If a broker refuses the first of several batches in flight with a temporary error, the producer
-  sends all of them again, in their order.
+  If several batches are in flight, and a broker refuses the first one with a temporary error, the
+  producer sends all of them again, in their order.
 SenderTest#testCorrectHandlingOfOutOfOrderResponses
 SenderTest#testCorrectHandlingOfOutOfOrderResponsesWhenSecondSucceeds
-  An earlier batch that waits for its retry is complete when a later batch is acknowledged, because
-  brokers append batches in order.
+  Brokers append the batches of a partition in order. So if a later batch is acknowledged, an
+  earlier batch that waits for its retry is a success, and is not sent again.
 SenderTest#testCorrectHandlingOfDuplicateSequenceError
   DUPLICATE_SEQUENCE_NUMBER is a success.
 SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached
@@ -300,11 +300,12 @@ TransactionManagerTest#testCommitTransactionWithUnsentProduceRequest
   EndTxn is sent after the results of all batches and of all AddPartitionsToTxn requests.
 TransactionManagerTest#testAddPartitionToTransactionOverridesRetryBackoffForConcurrentTransactions
 TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffWhenPartitionsAlreadyAdded
-  After CONCURRENT_TRANSACTIONS, the first AddPartitionsToTxn of a transaction has a shorter backoff
-  than later AddPartitionsToTxn requests.
+  After CONCURRENT_TRANSACTIONS, AddPartitionsToTxn is sent again after a backoff. The backoff is
+  shorter if the transaction has no partitions yet.
 TransactionManagerTest#testRetriableErrors TransactionManagerTest#testCoordinatorNotAvailable
 TransactionManagerTest#testAddPartitionToTransactionRetainsRetryBackoffForRegularRetriableError
-  After any other temporary error, the request is sent again after retry.backoff.ms.
+  If a transactional request fails with a temporary error other than CONCURRENT_TRANSACTIONS, it is
+  sent again after retry.backoff.ms.
 TransactionManagerTest#testLookupCoordinatorOnDisconnectAfterSend
 TransactionManagerTest#testLookupCoordinatorOnDisconnectBeforeSend
 TransactionManagerTest#testLookupCoordinatorOnNotCoordinatorError
@@ -427,7 +428,7 @@ NetworkClientTest#testRebootstrap
 NetworkClientTest#testUnsupportedVersionDuringInternalMetadataRequest
   If client and broker have no common version of a request, the request fails and is not sent.
 NetworkClientTest#testCorrelationId
-  The numbers of requests (correlation ids) stay below the range that is reserved for SASL.
+  The correlation ids of requests stay below the range that is reserved for SASL.
 # What the client knows of the cluster (Metadata)
 MetadataTest#testUpdateLastEpoch MetadataTest#testEpochUpdateOnChangedTopicIds
 MetadataTest#testRejectOldMetadata MetadataTest#testEpochUpdateAfterTopicDeletion
@@ -436,8 +437,8 @@ MetadataTest#testMetadataMergeOnIdDowngrade MetadataTest#testNoEpoch
   id.
 ProducerMetadataTest#testMetadataPartialUpdate ProducerMetadataTest#testRequestUpdateForTopic
 MetadataTest#testPartialMetadataUpdate
-  If a request for all topics is due, the client sends it even after a response for new topics only,
-  or after an outdated response.
+  If a request for all topics is due, it stays due after a response that has only new topics. It
+  also stays due after the response to an earlier request.
 MetadataTest#testTimeToNextUpdate
   Metadata is requested again after metadata.max.age.ms.
 ProducerMetadataTest#testMetadataEquivalentResponsesBackoff
@@ -563,8 +564,8 @@ NOT_HERE = {
         "The batch fails. In a transaction, the error is abortable."
     ),
     "SenderTest#testIdempotenceWithMultipleInflights": (
-        "Until the first batch of a producer epoch in a partition is acknowledged, no other batch"
-        " of the partition is sent."
+        "With each producer epoch, the first batch of a partition is sent alone. The next batch"
+        " waits until the first is acknowledged."
     ),
     "RecordAccumulatorTest#testLinger": (
         f"In the Spark sink, [the time in linger.ms]({_SINK_DIFFERS}) runs differently."
