@@ -201,10 +201,12 @@ def _refused_options_lines() -> Iterator[str]:
     yield from ("# Options that are refused or ignored", "", NOTICE, "")
     yield paragraph(
         "The page [Options](options.md) has the options that the sink supports. This page lists",
-        "other options. An option of the first two sections makes the write fail. An option of",
-        "the next two sections has no effect, and causes a warning. The error or the warning",
-        "names the option to use instead, if there is one. The last section has four options of",
-        "Spark, which are allowed. A `configFile` is [a file with options of Kafka",
+        "other options. An option of the sections [Refused](#refused) and [Not supported by this",
+        "version](#not-supported-by-this-version) makes the write fail. An option of the sections",
+        "[Known, without effect](#known-without-effect) and [Removed from",
+        "Kafka](#removed-from-kafka) causes only a warning. The error or the warning names the",
+        "option to use instead, if there is one. The last section has four options of Spark, which",
+        "are allowed. A `configFile` is [a file with options of Kafka",
         "clients](security.md#the-option-configfile).",
     )
     yield ""
@@ -357,12 +359,12 @@ def _options_without_effect() -> Iterator[str]:
     without = (*_of_status(Status.NO_MEANING), *own)
     yield from _alike((one.name, what[one.name], one.note) for one in without)
     yield from _alike(
-        (f"{start}*", "All options whose names begin with this prefix.", note)
-        for start, note in NO_MEANING_PREFIXES.items()
+        (f"{start}*", _OF_PREFIX[start], note) for start, note in NO_MEANING_PREFIXES.items()
     )
     yield ""
     yield paragraph(
-        "`kafka.security.protocol` determines whether options of TLS and SASL are allowed:",
+        "Exception: if `kafka.security.protocol` does not use an option of TLS or SASL, the option",
+        "is an error, even with a valid value:",
     )
     yield from ("", *_SECURITY_RULES, "")
     yield paragraph(
@@ -407,6 +409,11 @@ _LIBRDKAFKA_NOTES = {
     "ssl.certificate.location": ", a PEM file with the certificate and the key",
     "ssl.key.location": ", a PEM file with the certificate and the key",
 }
+#: What the options of each prefix in ``NO_MEANING_PREFIXES`` are.
+_OF_PREFIX = {
+    "metrics.context.": "Labels for the classes of `kafka.metric.reporters`.",
+    "config.providers.": "Settings of the providers that look up references (`${...}`) in values.",
+}
 _SECURITY_RULES = (
     "- If the protocol is `PLAINTEXT` or `SASL_PLAINTEXT`, an option `kafka.ssl.*` is an error.",
     "- If the protocol is `PLAINTEXT` or `SSL`, an option `kafka.sasl.*` is an error.",
@@ -437,11 +444,11 @@ def _refused_options() -> Iterator[str]:
         "### Options of other software",
         "",
         (
-            "These options belong to other software. In the code of a write, each of them is an"
-            " error, and the error names the software. The prefix `kafka.` makes no difference:"
-            " both `group.id` and `kafka.group.id` are errors. A name that ends with `.*` means all"
-            " options with this prefix, except the options in [Options](options.md) and in the"
-            " section [Known, without effect](#known-without-effect)."
+            "These options belong to other software. If you set one of them in the code of a write,"
+            " the write fails, and the error names the software. The prefix `kafka.` makes no"
+            " difference: both `group.id` and `kafka.group.id` are errors. A name that ends with"
+            " `.*` means all options with this prefix. If an option has its own entry on this page"
+            " or in [Options](options.md), the entry applies."
         ),
         "",
         (
