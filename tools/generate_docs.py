@@ -522,8 +522,8 @@ _CHOICES = {
 _WORDS_OF_KEY_RULES = """\
 The table uses these words:
 
-- *hash*: the partition is the key's hash modulo the number of partitions of the topic. For a \
-null key, it is the hash of an empty key, so all rows with a null key go to the same partition.
+- *hash*: the partition is the key's hash modulo the number of partitions of the topic. A \
+null key has the hash of an empty key, so all rows with a null key go to the same partition.
 - *sticky*: the rows go to one partition until they fill about one record batch \
 (`kafka.batch.size`), and then to another partition.
 - *random*: each row goes to any partition.

@@ -337,7 +337,8 @@ _COLUMNS_OR_ALL = Rule(
     f"{_LISTED}, or `*`, or `name.*`{_TICKS}", partial(checked_columns, all_too=True)
 )
 _FORMAT = one_of(*ColumnFormat, same=any_case)
-_LETTERS = "a pattern of `yyyy`, `MM`, `dd`, `HH`, `mm`, `ss`, `SSS`, signs and quoted text"
+_DATE = "a pattern of `yyyy`, `MM`, `dd`, `HH`, `mm`, `ss`, `SSS`"
+_LETTERS = f"{_DATE}, signs such as `:`, and quoted text"
 _LOCAL_PATTERN = Rule(_LETTERS, partial(checked_pattern, has_zone=False))
 _PATTERN = Rule(f"{_LETTERS}; `XXX` for the offset", partial(checked_pattern, has_zone=True))
 
