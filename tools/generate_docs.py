@@ -773,8 +773,7 @@ def _exported_metrics() -> Iterator[str]:
             "error without a code of this package.",
         ),
         paragraph(
-            "- **Units**: times are in seconds, and sizes are in bytes, even if the field in the",
-            "table is in milliseconds or megabytes.",
+            "- **Units**: times are in seconds, and sizes are in bytes.",
         ),
         "",
     )

@@ -199,8 +199,8 @@ _TIME = (
                "Time from the start of a write's first task to the write's report, summed over"
                " writes.", _MS),
     Instrument("kprod.commit.time", _H, "s", _REPORT, "commitMs",
-               "Duration of commits. With exactly-once, a commit records the decision, and ends"
-               " every transaction. Otherwise the duration is almost 0.", _MS,
+               "Duration of commits. With exactly-once, a commit ends the transactions of the"
+               " write. Otherwise the duration is almost 0.", _MS,
                bounds=_COMMIT_BOUNDS),
     Instrument("kprod.queue.time.max", _G, "s", _REPORT, "maxQueueMs",
                "Longest time that a record batch of the last write waited in the producer until it"
@@ -235,9 +235,9 @@ _BROKERS = (
                " broker.", _MS,
                label=Label.BROKER, label_field="id"),
     Instrument("kprod.broker.latency", _H, "s", _REPORT, "brokers[].latencies",
-               "Time from each Produce request to the broker's response, by broker. The sum is an"
-               " estimate, and usually too large: it counts each request with the upper bound of"
-               " its bucket. For the mean of the last write, use"
+               "Time from each Produce request to the broker's response, by broker. The `_sum`"
+               " of this histogram is an estimate, and usually too large: it counts each request"
+               " with the upper bound of its bucket. For the mean of the last write, use"
                " kprod_broker_latency_mean_seconds.", _MS, label=Label.BROKER,
                label_field="id", bounds=LATENCY_BOUNDS_MS),
     Instrument("kprod.topic.rows", _C, "{row}", _REPORT, "topicCounts[].rows",
@@ -270,9 +270,9 @@ _QUERIES = (
     Instrument("kprod.query.batches", _C, "{batch}", _PROGRESS, "",
                "Micro-batches of the query that Spark has reported as finished."),
     Instrument("kprod.query.batches.without.report", _C, "{batch}", _LISTENER, "",
-               "Micro-batches that had rows, and whose report did not reach the listener. They are"
-               " counted only after the first report of the query: until then, the query may have"
-               " another sink, which makes no reports."),
+               "Micro-batches that had rows, and whose report did not reach the listener. The"
+               " count begins after the first report of a query, because a query with another sink"
+               " makes no reports."),
     Instrument("kprod.query.active", _G, "{query}", _LISTENER, "",
                "1 while the streaming query runs, 0 after its end."),
     Instrument("kprod.query.failures", _C, "{query}", _LISTENER, "",

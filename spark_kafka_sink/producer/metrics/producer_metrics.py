@@ -218,8 +218,8 @@ METRICS: tuple[Metric, ...] = (
            "Encoded bytes of a record before compression, on average over all records. (Java"
            " averages the largest record of each batch.)"),
     Metric("record-size-max", _P, _M.RECORD_SIZE, Statistic.MAX,
-           "Bytes of a batch with only the largest record, before compression. As in Java, this is"
-           " an estimate, and rather too large than too small."),
+           "Bytes of the largest record and its batch's header, before compression. As in Java,"
+           " this is an estimate, and usually too large."),
     *_spread("record-queue-time", _P, _M.QUEUE_TIME,
              "Milliseconds from a batch's first record until it was sent"),
     *_rated("record-retry", _P, _M.RETRIES, "Records that were retried"),
@@ -253,8 +253,7 @@ METRICS: tuple[Metric, ...] = (
               "Connections with a successful TLS or SASL authentication"),
     Metric("successful-authentication-no-reauth-total", _P, _M.AUTHENTICATED,
            Statistic.EVENT_TOTAL,
-           "Connections with a successful TLS or SASL authentication, in all. (Java's brokers"
-           " count only the clients that can't re-authenticate.)"),
+           "Connections with a successful TLS or SASL authentication, in all."),
     *_counted("failed-authentication", _P, _M.AUTHENTICATION_FAILED,
               "Connections with a failed authentication of the client or of the broker"),
     *_counted("successful-reauthentication", _P, _M.REAUTHENTICATED,
