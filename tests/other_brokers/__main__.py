@@ -108,7 +108,8 @@ def _result(cells: Mapping[str, str]) -> str:
         said = cells.get(scenario, OK)
         if said != OK:
             why = said.replace(
-                " (it never times out)", ". Transactions of a dead driver never time out"
+                " (it never times out)",
+                ". Even after this time, the broker does not abort the driver's transactions",
             )
             fails.append(f"{text}: {_linked(why, 'errors.md')}")
             if scenario == "stream":
