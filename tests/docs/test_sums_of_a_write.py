@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 def test_the_table_has_the_sums_of_an_executor():
     rows = re.findall(r"^\| ([\d ]+) \| (\d+) MiB \| (\d+) MiB \| (\d+)m \|$", PAGE, re.MULTILINE)
-    assert len(rows) == 4
+    assert len(rows) == 3
     for size, batch, worker, overhead in rows:
         load = Load(tasks=40, leaders=3, row_bytes=int(size.replace(" ", "")))
         found = (load.arrow_batch, load.worker, load.memory_overhead)
