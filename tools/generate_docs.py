@@ -128,10 +128,10 @@ def client_files_page() -> str:
         "2. Put the file at the same path on the driver and on every executor.",
         "3. Set the option `configFile` of the write to this path. For the command line `kprod`,",
         "   pass the path with `-c`.",
-        "4. Most files have references such as `${file:/etc/secrets/password}` in place of",
-        "   secrets. On the driver and on every executor, put the secret into the file",
-        "   `/etc/secrets/password`, or for `${env:NAME}` into the environment variable `NAME`",
-        "   ([secrets](security.md#secrets)).",
+        "4. Most files have references in place of [secrets](security.md#secrets). On the driver",
+        "   and on every executor, put each secret where its reference points:",
+        "   `${file:/etc/secrets/password}` is a file, and `${env:NAME}` is the environment",
+        "   variable `NAME`.",
     ]
     found = {path.stem: path for path in (ROOT / "conf" / "clients").glob("*.properties")}
     assert found.keys() == CLIENT_FILES.keys()
