@@ -122,7 +122,7 @@ def page_lines() -> Iterator[str]:
         "* *kprod / peer*: the rows per second of `kprod`, divided by those of the peer. 2x means that `kprod` is twice as fast.",
         "* *client CPU, kprod / peer*: the same ratio of the CPU times of the Spark job, or of the program that writes the rows. 0.5x means that `kprod` needs half the CPU time of the peer.",
         "",
-        "Each round has its own ratios, and the table shows their median over the rounds. So a ratio can differ from the medians in *rows/s*: it can be above 1x although `kprod` has the lower median. The brackets after a ratio have its confidence interval. If the interval includes 1, the measurement shows no difference.",
+        "Each round has its own ratios, and the table shows their median over the rounds. So *kprod / peer* is not the ratio of the two medians in *rows/s*. The brackets after a ratio have its confidence interval. If the interval includes 1, the measurement shows no difference.",
     )
     yield from (
         "",
