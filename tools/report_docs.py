@@ -26,9 +26,9 @@ _MEANINGS = {
     WriteOutcome.PREPARED: "Exactly-once: the write is a part of a [`transaction`"
     " block](exactly-once.md#several-writes-one-decision). Its rows become visible when the block"
     " is committed.",
-    WriteOutcome.FAILED: "All tasks succeeded, but the commit failed. With exactly-once, no row of"
-    " this write is visible. Without exactly-once, the rows stay in Kafka. The commit can fail, for"
-    " example, because there are too many dead letters.",
+    WriteOutcome.FAILED: "All tasks succeeded, but then the batch failed, for example because there"
+    " are too many dead letters. With exactly-once, no row of this write is visible. Without"
+    " exactly-once, the rows stay in Kafka.",
     WriteOutcome.UNKNOWN: "Exactly-once: it is unknown whether the batch is committed. The next"
     " run of the query, or of a job with `txnAppId`, finds out. If the batch is not committed, the"
     " next run [commits it or writes it again](runbook.md#what-the-next-start-does).",
@@ -197,20 +197,20 @@ the last renamed file, if its name ends in `.1`.
 before the commit, so its field `commitMs` is null |
 | `done before` | This run writes no report to the topic, because the run that committed the batch \
 has written it |
-| `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately. If \
-the transaction of an earlier report in the topic is still open, they see the report when this \
-transaction has ended |
+| `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately. \
+Exception: while the transaction of an earlier `committed` report is open, consumers can't read \
+the later reports in the topic |
 
 For the writes in a `transaction` block:
 
 - If the block is committed, consumers see a report of each write, even of a write without rows.
   In the topic, each of these reports has the outcome `committed`. At the other destinations, it has
   the outcome `prepared, to be decided with other writes`.
-- If the block is aborted, consumers see one report of the whole block, with the outcome `aborted`.
-  They do not see the reports of its writes.
-- If a run is interrupted after the decision to commit the block, this run makes a report of the
-  whole block. Its outcome is `done before` if the block is committed, and otherwise `unknown`.
-- The other destinations get a report of the whole block at its end.
+- If the block is aborted, consumers see one report with the outcome `aborted`: of the write that
+  failed, or of the whole block. If the commit of the block failed, they also see a report `failed`.
+- If the block is interrupted after the decision to commit it, the report of the whole block has the
+  outcome `done before` or `unknown`. Here, `done before` means that the block is committed.
+- The other destinations get a report of the whole block at its end, unless a write failed.
 
 !!! warning "A report may be in the topic twice"
     With exactly-once, a report with the outcome `committed` is in the topic once. All other reports
@@ -223,9 +223,9 @@ For the writes in a `transaction` block:
     `failed` after the report `committed`. The rows of the first run stay visible.
 
 **`reportListeners`**: name your functions in the form `package.module:function`. The driver calls
-them in a separate Python process, and not in your program's. So your module must be importable on
-the driver, and the functions can't use your Spark session. Keep the functions short: the next
-micro-batch waits until they return. If a function raises an error, the driver only logs a warning.
+them in a separate Python process. So your module must be importable on the driver, and the
+functions can't use your Spark session. Keep the functions short: the next micro-batch waits until
+they return. If a function raises an error, the driver only logs a warning.
 
 ```python
 def to_pager(report):          # reportListeners=ops.reports:to_pager
@@ -249,8 +249,9 @@ if report is not None:         # None: nothing was written yet
 - The driver keeps only the last report of each query, and at most 100 reports.
 - With Spark Connect, the application is the server. So `last_report(spark)` may return the report
   of another client.
-- If the driver keeps no reports, `last_report` raises [KP0704](errors.md#kp0704). Then use
-  `reportPath` or `reportTopic`. `last_report` was not tested on Databricks.
+- If the driver can't keep reports, for example because Spark isolates its Python processes,
+  `last_report` raises [KP0704](errors.md#kp0704). Then use `reportPath` or `reportTopic`.
+  `last_report` was not tested on Databricks.
 
 To check whether the rows of a report are in the topics, use [`kprod audit`](audit.md).
 

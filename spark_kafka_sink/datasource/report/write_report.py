@@ -215,7 +215,8 @@ class AuditReport:
         Described(
             "The producer ids and epochs of the acknowledged record batches, such as"
             " `4001/7`. With exactly-once, they identify the rows of this write in a topic. With"
-            " at-least-once, later writes can have the same. Without idempotence: `-1/-1`."
+            " at-least-once, later writes can have the same ids and epochs. Without idempotence:"
+            " `-1/-1`."
         ),
     ]
 
@@ -309,9 +310,9 @@ class WriteReport:
     lost_attempts: Annotated[
         int,
         Described(
-            "The number of earlier attempts of tasks that succeeded with a later attempt. The"
-            " earlier attempts failed, were lost with their executor or Python worker, or were"
-            " slower than a speculative attempt.",
+            "The number of attempts before the successful attempt, summed over tasks. These"
+            " attempts failed, were lost with their executor or Python worker, or were slower"
+            " than a speculative attempt.",
             "attempts",
         ),
     ] = 0

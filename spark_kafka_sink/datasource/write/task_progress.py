@@ -67,7 +67,7 @@ class TaskProgress:
     waits_for: Annotated[
         str,
         Described(
-            "The reason why the task waits now. Then the brokers that have not responded, each"
+            "The reason why the task waits now, and the brokers that have not responded, each"
             " with the number of record batches without a response."
         ),
     ]
