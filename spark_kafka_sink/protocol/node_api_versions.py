@@ -69,8 +69,13 @@ class NodeApiVersions:
         """The version of transactions to use with this broker (the feature ``transaction.version``,
         KIP-890). From 2 on, transactions use protocol 2 (TV2).
 
-        The result is 0 if the broker returns no features: before Kafka 4.0, or with ApiVersions
-        below v3. It is at most 1 if this broker, or a proxy in front of it, does not support the
+        The result is 0 if the broker's response does not have this feature:
+
+        * Brokers before Kafka 4.0 do not return it, even if they return other features, such as
+          ``metadata.version``.
+        * Responses of ApiVersions below v3 have no features.
+
+        The result is at most 1 if this broker, or a proxy in front of it, does not support the
         requests of protocol 2. (librdkafka and franz-go do the same.)
         """
         level = self.finalized_features.get("transaction.version", 0)

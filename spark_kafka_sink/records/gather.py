@@ -370,11 +370,18 @@ class TakeGather:
 
 
 def _rebase_offsets(array: pa.Array) -> pa.Array:
-    """Returns an equal array with a data buffer that is small enough for views. The offset in a
-    view has only 31 bits.
+    """Returns an array with the same values that can be cast to an Arrow view array
+    (``binary_view``). A view refers to its bytes by an offset into the data buffer. This offset has
+    only 31 bits, so the data buffer must have less than 2 GiB.
 
-    If the data buffer has less than 2 GiB, the result is the array itself. If the data buffer is
-    larger, the data buffer of the result begins at the first byte that the array uses.
+    * If the data buffer of ``array`` has less than 2 GiB, the result is ``array`` itself.
+    * If the data buffer is larger, ``array`` is usually a slice that uses only a part of it. The
+      data buffer of the result is this part: it begins at the first byte that ``array`` uses, and
+      ends after the last. No value is copied.
+
+    The used part of a ``binary`` array always has less than 2 GiB, because its offsets have 31
+    bits. If a ``large_binary`` array uses more, the data buffer of the result is too large, too.
+    Then Arrow refuses the cast.
     """
     data = array.buffers()[2]
     if data is None or data.size <= _INT32_MAX:

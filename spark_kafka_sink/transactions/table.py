@@ -197,8 +197,9 @@ def a_step_has_failed(goal: Goal, view: View) -> Step | None:
 
 
 def the_key_is_not_open(_: Goal, view: View) -> Step | None:
-    """If this process does not have the key open, the next step opens the key: InitProducerId
-    fences every earlier writer of the key, and then the process reads the key's state.
+    """If this process does not have the key open, the next step opens the key. To open a key, the
+    process sends InitProducerId for the transactional id of the log's writer (`{key}~~log`). This
+    fences every earlier writer of the key. Then the process reads the key's state from the log.
     """
     return None if view.is_open else Open()
 
@@ -776,8 +777,10 @@ RESET: Final = (
 
 def its_removal_has_failed(goal: Forget, view: View) -> Step | None:
     """If the removal of the key's records has failed, the next step tries it again. The command
-    fails if another attempt would not help, or if the time for attempts is over. The key is not
-    opened before an attempt, because an opening would decode the records.
+    fails if another attempt would not help, or if the time for attempts is over. Unlike in the
+    other tables, the key is not opened before another attempt. To open the key, the process would
+    have to decode the key's records. These records can't be decoded, so the opening would fail, and
+    the records would never be removed. The removal itself fences the writers of the key.
     """
     step = a_step_has_failed(goal, view)
     return Remove(step.up_to_ms, step.most_ms) if isinstance(step, Open) else step

@@ -1,12 +1,14 @@
 """The transactional ids of exactly-once writes: formatting and parsing. Pure functions.
 
-An id contains the generation that its key had when the batch was planned. The generation is a
-number in the commit log that grows when another run takes over the key. So a comparison of the id
-with the key's state shows whether the run may still commit the transaction
-(``CommitState.standing``).
+The id of a batch's transaction begins with a *key*: the name of a query or a job in the commit log.
+The id also contains the run that planned the batch, and the *generation* that the key had at that
+time. A run is one start of the query or the job. The generation is a number in the commit log that
+grows when another run takes over the key. So a comparison of the id with the key's state shows
+whether the run may still commit the transaction (``CommitState.standing``).
 
-Only one process uses the transactional id of a task. So a task attempt that hangs and continues
-later can't affect the transaction of another attempt.
+Each task attempt has a transactional id of its own. No other process ever uses this id. The process
+of the attempt may use the id again, but only for a later batch. So a task attempt that hangs and
+continues later can't affect the transaction of another attempt.
 
 docs/design/commit-protocol.md ("Names") describes the format of an id.
 ``transactional_producers.py`` has the rule when a worker may use an id again.

@@ -80,9 +80,10 @@ def list_(
 ) -> None:
     """List the open transactions of a prefix, and the prefix's keys in the commit log.
 
-    Give the whole prefix, not only its beginning. Without PREFIX, the command lists the open
-    transactions of all clients. Transactional ids are listed only if you have DESCRIBE on them. If
-    a broker does not respond, the exit code is 1.
+    PREFIX is the whole value of the option transactionalIdPrefix. For example, the command does not
+    find the transactions of orders-sink if PREFIX is orders. Without PREFIX, the command lists the
+    open transactions of all clients. Transactional ids are listed only if you have DESCRIBE on
+    them. If a broker does not respond, the exit code is 1.
     """
     from spark_kafka_sink.cli.txn import txn_reads
 

@@ -182,10 +182,21 @@ def _tuples(units: str | list[Any] | None) -> IntervalUnits:
 def schema_with_places(
     options: Mapping[str, str], plan_columns: Callable[..., ColumnPlan]
 ) -> StructType:
-    """Runs on the driver, and answers the request that ``by_leader`` sends from the user's process.
-    The answer is a :class:`Places` object as JSON, in the metadata of the returned schema.
-    ``plan_columns`` is the function of ``write/schema.py`` that finds the columns of the key and of
-    the partition.
+    """Returns to ``by_leader`` what it needs to choose the Kafka partition of each row
+    (:class:`Places`): the columns of the key and the partition, the partitioner, and the leader of
+    each partition of the topic.
+
+    ``by_leader`` runs in the user's process. With Spark Connect, this process may not reach the
+    brokers. So ``by_leader`` sends a request to the driver, and this function runs on the driver.
+    ``process/asked_of_driver.py`` describes the way of a request.
+
+    * ``options``: the options of the write, and the request. The request is the option
+      ``byleader``. Its value is the schema of the DataFrame, as JSON.
+    * ``plan_columns``: the function of ``write/schema.py`` that finds the columns of the key and of
+      the partition.
+
+    The metadata of the returned schema contain the answer: a :class:`Places` object as JSON, or the
+    KafkaError that ``by_leader`` then raises.
     """
     given = dict(options)
     schema = given.pop(_QUESTION)

@@ -30,9 +30,10 @@ _LEFT_OUT: Final = ("configfile", "txnversion", "txngeneration")
 
 
 def driver_token(options: Mapping[str, str]) -> str:
-    """Returns a token for the Spark driver and the write: 8 hexadecimal digits. It is a hash of the
-    JVM that is an ancestor of this process, and of the options of the write. These options are left
-    out:
+    """Returns a token for the Spark driver and the write: 8 hexadecimal digits. The token is a hash
+    that identifies the driver's JVM and the options of the write. The driver's JVM is the nearest
+    ancestor process that is a JVM. It is identified by its machine, pid and start time. These
+    options are left out of the hash:
 
     - ``kafka.*`` options
     - options of TLS, SASL and schema registries

@@ -1,12 +1,14 @@
 """Passes two settings of the session to each write, as internal options: the time zone, and whether
 ``to_json`` omits nulls.
 
-Spark plans a write in a process without a session, and passes only options to it. So the writer in
-the user's process adds the two options when a write starts. ``config/named_columns.py`` uses them.
+Spark plans a write in a Python process that has no session, and passes only options to it. So the
+two options are added earlier, in the user's process: ``register(spark)`` wraps
+``DataFrameWriter.save`` and ``DataStreamWriter.start``. The wrapper reads the settings from the
+session, sets the options on the writer, and then calls Spark's method. ``config/named_columns.py``
+uses the options.
 
-``register(spark)`` wraps the methods of Spark's writers for this purpose. Writes to tables
-(``writeTo``, ``insertInto``, SQL) do not get the options, because the format of a table is not
-known here.
+Writes to tables (``writeTo``, ``insertInto``, SQL) do not get the options, because the format of a
+table is not known here.
 """
 
 from __future__ import annotations

@@ -104,11 +104,12 @@ def kinds_of(types: pa.Array, log: Changelog) -> Int8s:
 
 
 def note_changes(batch: pa.RecordBatch, plan: ColumnPlan, bad: BadRows) -> None:
-    """Adds to ``bad`` the changes that can't be sent. The column of marks in ``batch`` shows these
-    changes. Does nothing if the rows of ``batch`` are not changes.
+    """Adds to ``bad`` the rows of ``batch`` whose change can't be sent, each with the reason. The
+    column of marks in ``batch`` has the reason as a number. Does nothing if the rows of ``batch``
+    do not come from a change feed.
 
-    If ``bad.raises`` is true, this function adds nothing. It raises DataError for one of the
-    changes that can't be sent.
+    If ``bad.raises`` is true, this function adds no rows. It raises DataError for one of the rows
+    whose change can't be sent.
     """
     changes = plan.changes
     if changes is None:

@@ -437,8 +437,9 @@ class Operator:
         * ``run``: if given, the plan has only transactions of this run.
         * ``older_than_ms``: if given, the plan has only transactions that are older than this
           limit. The limit protects a run that has not committed yet: it does not own its key before
-          its first commit, so its transactions look like orphans. The brokers measure the age, and
-          with brokers before 3.8, this machine's clock.
+          its first commit, so its transactions look like orphans. Brokers of Kafka 3.8 or later
+          measure the age with their own clocks. For older brokers, the age is computed with the
+          clock of this machine.
         * ``force``: if True, open transactions of a run that owns its key are also in the plan.
 
         Raises RefusedError if the commit log's topic is missing. If ``force`` is False, also raises
