@@ -296,13 +296,12 @@ def commit_all(
     found: Mapping[str, TransactionDescription] = MappingProxyType({}),
     is_one_committed: bool = False,
 ) -> CommitOutcomes:
-    """Sends EndTxn(commit) for each of ``transactions``, again and again, until each outcome is
-    known or until ``deadline_ms``. If none is committed by ``first_by_ms``, returns at that time.
-    Returns the ids of the transactions that are not committed, by outcome.
+    """Sends EndTxn(commit) for ``transactions`` until each outcome is known, or until
+    ``deadline_ms``. If none is committed by ``first_by_ms``, returns at that time. Returns the ids
+    of the transactions that are not committed, by outcome.
 
     Each EndTxn follows a check that the transaction's partitions have leaders. The first one uses
-    ``look``, the caller's last check, if it is at most a second old. ``found`` are descriptions of
-    transactions that the caller already has.
+    ``look``, the caller's last check, if it is at most a second old. ``found``: known descriptions.
 
     If ``is_one_committed`` is True, one is committed already, so all others must be committed. Only
     transactions of :attr:`Age.YOUNG` are checked, because an older one can't wait for a leader.
