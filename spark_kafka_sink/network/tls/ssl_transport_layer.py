@@ -277,7 +277,7 @@ class SslTransportLayer:
         if self._idle > _MOST_IDLE:
             what = f"the server has sent {self._idle} bytes of TLS messages without any data"
         elif self._outgoing.pending + len(self._encrypted) > _MOST_UNSENT:
-            what = "the server requests responses to TLS messages, and does not read the responses"
+            what = "the server does not read our responses to its TLS messages"
         else:
             return
         raise ConnectionError(f"TLS to {self._remote} broke: {what}")
