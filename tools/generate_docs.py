@@ -363,8 +363,8 @@ def _options_without_effect() -> Iterator[str]:
     )
     yield ""
     yield paragraph(
-        "Exception: if `kafka.security.protocol` does not use an option of TLS or SASL, the option",
-        "is an error, even with a valid value:",
+        "Exception: with some values of `kafka.security.protocol`, an option of TLS or SASL is an",
+        "error, even if its own value is valid:",
     )
     yield from ("", *_SECURITY_RULES, "")
     yield paragraph(
