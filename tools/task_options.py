@@ -94,9 +94,9 @@ TASKS = (
         " see rows of failed attempts. A stream also needs the option `transactionalIdPrefix`. A"
         " batch job that may run again also needs a name in `txnAppId`, and a version number in"
         " `txnVersion`. In the example, the name contains the day, and the job has one write for"
-        " each day, so the number is always `1`. After this write is committed, another run with"
-        " the same name and number writes nothing, even if the DataFrame has changed ([exactly"
-        " once](exactly-once.md)).",
+        " each day, so the version number is always `1`. After this write is committed, another"
+        " run with the same `txnAppId` and `txnVersion` writes nothing. If the number or the size"
+        " of the rows has changed, this run fails ([exactly once](exactly-once.md)).",
         ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
          "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "commitLogTopic"),
         {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders-2026-11-22",
