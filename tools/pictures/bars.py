@@ -120,9 +120,9 @@ def page_lines() -> Iterator[str]:
         "",
         "* *rows/s*: the rows per second of a producer, the median over the rounds.",
         "* *kprod / peer*: the rows per second of `kprod`, divided by those of the peer. 2x means that `kprod` is twice as fast.",
-        "* *client CPU, kprod / peer*: the same ratio of the CPU times of the Spark job, or of the program that writes the rows. 0.5x means that `kprod` needs half the CPU time of the peer.",
+        "* *client CPU, kprod / peer*: the CPU time of `kprod`, divided by that of the peer. In Spark, this is the CPU time of the Spark job. Without Spark, it is the CPU time of the program that writes the rows. 0.5x means that `kprod` needs half the CPU time of the peer.",
         "",
-        "Each round has its own ratios, and the table shows their median over the rounds. So *kprod / peer* is not the ratio of the two medians in *rows/s*. The brackets after a ratio have its confidence interval. If the interval includes 1, the measurement shows no difference.",
+        "Each ratio in a table is the median of the ratios of all rounds. So if you divide two numbers of the column *rows/s*, the result can be slightly different. The brackets after a ratio have its confidence interval. If the interval includes 1, the measurement shows no difference.",
     )
     yield from (
         "",
