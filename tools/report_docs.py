@@ -198,16 +198,17 @@ before the commit, so its field `commitMs` is null |
 | `done before` | This run writes no report to the topic, because the run that committed the batch \
 has written it |
 | `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately. \
-Exception: while the transaction of an earlier `committed` report is open, consumers can't read \
-the later reports in the topic |
+But while the commit of another write is running, they may not see the report until this commit \
+ends |
 
 For the writes in a `transaction` block:
 
 - If the block is committed, consumers see a report of each write, even of a write without rows.
   In the topic, each of these reports has the outcome `committed`. At the other destinations, it has
   the outcome `prepared, to be decided with other writes`.
-- If the block is aborted, consumers see one report with the outcome `aborted`: of the write that
-  failed, or of the whole block. If the commit of the block failed, they also see a report `failed`.
+- If the block is aborted, consumers see one report with the outcome `aborted`. If a write failed,
+  this is the report of the write. Otherwise it is the report of the whole block. If the commit of
+  the block failed, they also see a report `failed`.
 - If the block is interrupted after the decision to commit it, the report of the whole block has the
   outcome `done before` or `unknown`. Here, `done before` means that the block is committed.
 - The other destinations get a report of the whole block at its end, unless a write failed.

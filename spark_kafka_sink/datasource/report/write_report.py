@@ -488,9 +488,9 @@ class WriteReport:
         int,
         Described(
             "Added records: with the option changelog, a change can become more than one"
-            " record. If an update changes the key, a tombstone for the old key is added. With"
-            " changelog.mode=debezium, two records for the old key are added, a delete and a"
-            " tombstone. In this mode, a deleted row adds one tombstone.",
+            " record. If an update changes the key, a tombstone for the old key is added, and"
+            " with changelog.mode=debezium also a delete for the old key. In this mode, a deleted"
+            " row adds one tombstone.",
             "rows",
         ),
     ] = 0
