@@ -122,7 +122,7 @@ def page_lines() -> Iterator[str]:
         "* *kprod / peer*: the rows per second of `kprod`, divided by those of the peer. 2x means that `kprod` is twice as fast.",
         "* *client CPU, kprod / peer*: the CPU time of `kprod`, divided by that of the peer. In Spark, this is the CPU time of the Spark job. Without Spark, it is the CPU time of the program that writes the rows. 0.5x means that `kprod` needs half the CPU time of the peer.",
         "",
-        "Each ratio in a table is the median of the ratios of all rounds. So if you divide two numbers of the column *rows/s*, the result can be slightly different. The brackets after a ratio have its confidence interval. If the interval includes 1, the measurement shows no difference.",
+        "Each ratio in a table is the median of the ratios of all rounds. The ratio compares the producers within each round. Do not divide two numbers of the column *rows/s*: they can come from different rounds. The brackets after a ratio have its confidence interval. If the interval includes 1, the measurement shows no difference.",
     )
     yield from (
         "",
