@@ -9,13 +9,16 @@ import ast
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from itertools import pairwise
 
 import nbformat
 import pytest
 from packaging.requirements import Requirement
+from typer.testing import CliRunner
 
+from spark_kafka_sink.cli.app import app
 from tools import databricks_notebooks, notebooks
 
 PROJECT = tomllib.loads((notebooks.ROOT / "pyproject.toml").read_text("utf-8"))
@@ -87,6 +90,19 @@ def test_the_page_of_a_notebook_has_its_code_and_its_words(name):
         if cell.cell_type == "markdown":
             for line in notebooks.links_of_page(cell.source).splitlines():
                 assert " ".join(line.split()) in shown, "make notebooks"
+
+
+def test_the_migration_page_shows_what_kprod_convert_prints_today(tmp_path):
+    """``kprod convert`` needs no broker, so its texts on the page are compared without a run."""
+    text = page_of("migration")
+    options = re.search(r'old\.write_text\("""\\\n(.*?)"""\)', text, re.DOTALL)
+    assert options is not None
+    old = tmp_path / "old.properties"
+    old.write_text(options[1])
+    printed = CliRunner().invoke(app, ["convert", str(old)])
+    shown = [line[4:] for line in text.splitlines() if line.startswith("    kprod: ")]
+    assert [line for line in printed.stderr.splitlines() if line] == shown
+    assert textwrap.indent(printed.stdout.strip(), "    ") in text
 
 
 @pytest.mark.parametrize("name", notebooks.NAMES)
