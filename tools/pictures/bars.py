@@ -122,7 +122,7 @@ def page_lines() -> Iterator[str]:
         "* *kprod / peer*: the rows per second of `kprod`, divided by those of the peer. 2x means that `kprod` is twice as fast.",
         "* *client CPU, kprod / peer*: the CPU time of `kprod`, divided by that of the peer. In Spark, this is the CPU time of the Spark job. Without Spark, it is the CPU time of the program that writes the rows. 0.5x means that `kprod` needs half the CPU time of the peer.",
         "",
-        "Each ratio in a table is the median of the ratios of all rounds. The ratio compares the producers within each round. Do not divide two numbers of the column *rows/s*: they can come from different rounds. The brackets after a ratio have its confidence interval. If the interval includes 1, the measurement shows no difference.",
+        "Each ratio in a table is the median of the ratios of all rounds. So it is not the quotient of the two numbers in the columns *rows/s*. The brackets after a ratio have its confidence interval. If the interval includes 1, the measurement shows no difference.",
     )
     yield from (
         "",
@@ -132,7 +132,7 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        "The picture shows the ratio *kprod / peer*. The peer is Spark's sink with its default options.",
+        "In the picture, the peer is Spark's sink with its default options.",
         "",
         "The words in the table:",
         "",
@@ -152,12 +152,12 @@ def page_lines() -> Iterator[str]:
     )
     yield from (
         "",
-        "Without Spark, you can use the [producer of kprod](python-producer.md) in a Python program. Here, its method `send_batch` gets the rows as Arrow batches.",
+        "A Python program can use the [producer of kprod](python-producer.md). Here, the method `send_batch` of this producer gets the rows as Arrow batches.",
     )
     yield from ("", *_table(_engines(by_partitions=False)))
     yield from (
         "",
-        "The method `send` gets one record at a time, and needs more CPU time for a record than `send_batch`. This table compares `send` with the methods of other clients that also get one record at a time:",
+        "The method `send` gets one record at a time, and needs more CPU time for a record than `send_batch`. This table compares `send` with similar methods of other clients:",
         "",
         "| peer | client CPU, kprod / peer |",
         "|---|---|",
@@ -168,7 +168,7 @@ def page_lines() -> Iterator[str]:
         "",
         "## By the number of partitions",
         "",
-        "These measurements are also without Spark. If a program writes to thousands of partitions, each Arrow batch has only a few rows for each partition, and `kprod` needs more CPU time for a row ([tuning](tuning.md#small-arrow-batches-many-partitions)). There was only one round, so a ratio near 1 shows no difference.",
+        "These measurements are also without Spark. If a program writes to thousands of partitions, each Arrow batch has only a few rows for each partition, and `kprod` needs more CPU time for a row ([tuning](tuning.md#small-arrow-batches-many-partitions)). A ratio near 1 shows no difference.",
         "",
         *_table(_engines(by_partitions=True)),
     )
@@ -261,7 +261,7 @@ def _run(day: str, commit: str, rounds: int) -> str:
 def _exactly_once() -> Iterator[str]:
     yield "Each figure is a median over *n* rounds. The range has the smallest and the largest figure of the rounds."
     yield ""
-    yield "With exactly-once, the driver commits the transactions of the tasks after each batch. The time of this commit, if each transaction has one row:"
+    yield "The time that the driver needs to commit the transactions of a batch, if each transaction has one row:"
     yield ""
     yield "| what | time | range |"
     yield "|---|---|---|"
@@ -279,12 +279,10 @@ def _exactly_once() -> Iterator[str]:
         if theirs != "-":
             yield f"| {what.removesuffix(', 1 / s').replace(', p50', ', median')} | {ours} | {theirs} | {difference} |"
     yield ""
-    yield "In the last column, the range is in brackets:"
+    yield "The last column has the median of the ratios or differences of all rounds, and their range in brackets:"
     yield ""
     yield "* **Job of 30 M rows**: the ratio of the speeds in jobs per second. Below 1, exactly-once is slower. If the range includes 1, the measurement shows no difference."
     yield "* **Job of 1000 rows** and **micro-batch**: the additional time with exactly-once. If the range includes 0, the measurement shows no difference."
-    yield ""
-    yield "Each round has its own ratio or difference, and the last column has their median."
 
 
 def _exactly_once_rows() -> Iterator[tuple[str, str, str, str]]:
