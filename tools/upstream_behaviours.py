@@ -74,8 +74,8 @@ KafkaProducerTest#testInflightRequestsAndIdempotenceForIdempotentProducers
   acks=1 switches off idempotence.
 KafkaProducerTest#testMetadataTimeoutWithMissingTopic
 KafkaProducerTest#testMetadataTimeoutWithPartitionOutOfRange
-  If a topic or partition is unknown, send waits for it, for at most max.block.ms. If a broker has
-  returned an error, such as UNKNOWN_TOPIC_OR_PARTITION, the error of send names it.
+  If a topic or partition is unknown, send waits for at most max.block.ms. If a broker has returned
+  an error, such as UNKNOWN_TOPIC_OR_PARTITION, the error of send names the broker's error.
 KafkaProducerTest#testSendToInvalidTopic
   Outside of a transaction, an invalid topic name fails only the records for this topic.
 KafkaProducer#doSend
@@ -437,12 +437,12 @@ MetadataTest#testMetadataMergeOnIdDowngrade MetadataTest#testNoEpoch
   id.
 ProducerMetadataTest#testMetadataPartialUpdate ProducerMetadataTest#testRequestUpdateForTopic
 MetadataTest#testPartialMetadataUpdate
-  If a request for all topics is due, it stays due after a response that has only new topics. It
-  also stays due after the response to an earlier request.
+  If a request for the metadata of all topics is due, it stays due after two kinds of responses: a
+  response that has only new topics, and the response to an earlier request.
 MetadataTest#testTimeToNextUpdate
   Metadata is requested again after metadata.max.age.ms.
 ProducerMetadataTest#testMetadataEquivalentResponsesBackoff
-  While the responses bring no change, the backoff before the next request grows.
+  While the responses with metadata bring no change, the backoff before the next request grows.
 MetadataTest#testFailedUpdate MetadataTest#testTimeToNextUpdateRetryBackoff
 ProducerMetadataTest#testTimeToNextUpdateOverwriteBackoff
   A failed request for metadata causes a backoff. The first request for a new topic has no backoff.
@@ -501,7 +501,7 @@ _INTRODUCTION = """\
 This page is for developers who work on this package, or who compare it with another Kafka client.
 The Spark sink sends its rows with a [Kafka producer in Python](python-producer.md). Each row of the
 tables below has a behaviour of Kafka's own producer in Java. The Python producer behaves in the
-same way, except for rows with the words *Different here*.
+same way, except in rows with the words *Different here*.
 
 * *test of Kafka*: the test in the repository of Apache Kafka (`class#method`). If Kafka has no such
   test, the column has the method of the Java client.
