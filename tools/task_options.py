@@ -29,8 +29,8 @@ TASKS = (
         "Most writes need only the two options of the example. Give the addresses of two or"
         " three brokers: from them, the sink learns the addresses of all brokers. To keep options"
         " out of the code, write the options into a properties file, and set the option"
-        " `configFile` to its path. The driver does not send secrets of the file to the"
-        " executors. So if the file contains secrets, put it at the same path on every executor.",
+        " `configFile` to its path. If the file contains secrets, put it at the same path on every"
+        " executor.",
         ("kafka.bootstrap.servers", "topic", "configFile", "preflight", "kafka.client.id",
          "kafka.client.dns.lookup"),
         _SERVERS,
@@ -94,9 +94,10 @@ TASKS = (
         " see rows of failed attempts. A stream also needs the option `transactionalIdPrefix`. A"
         " batch job that may run again also needs a name in `txnAppId`, and a version number in"
         " `txnVersion`. In the example, the name contains the day, and the job has one write for"
-        " each day, so the version number is always `1`. After this write is committed, another"
-        " run with the same `txnAppId` and `txnVersion` writes nothing. If the number or the size"
-        " of the rows has changed, this run fails ([exactly once](exactly-once.md)).",
+        " each day, so the version number is always `1`. After the write is committed, a second run"
+        " with the same `txnAppId` and `txnVersion` writes nothing. The second run fails if it has"
+        " another number of rows or bytes than the committed write"
+        " ([exactly once](exactly-once.md)).",
         ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
          "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "commitLogTopic"),
         {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders-2026-11-22",
