@@ -451,10 +451,7 @@ def _refused_options() -> Iterator[str]:
             " or in [Options](options.md), the entry applies."
         ),
         "",
-        (
-            "Several Kafka clients can share a `configFile`. So in a `configFile`, the following"
-            " options are ignored, and a warning names them:"
-        ),
+        "In a `configFile`, the following options are ignored, and a warning names them:",
         "",
         f"- A Kafka consumer: {names['consumer']}",
         f"- An admin client: {names['admin']}",
