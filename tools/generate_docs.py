@@ -705,7 +705,7 @@ def _metrics_lines() -> Iterator[str]:
         producer_metrics.Group.PRODUCER: "These metrics are for the whole producer:",
         producer_metrics.Group.TOPIC: "These metrics exist for each topic, with the topic's name in"
         f" the tag `topic`. Only the first {producer_metrics.MAX_TAGS} topics of a producer have"
-        " these metrics. The records of all further topics count only in `producer-metrics`.",
+        " these metrics.",
     }
     for group, text in texts.items():
         yield from heading(group.value, "metric", "meaning", text=text, level=3)
@@ -715,9 +715,8 @@ def _metrics_lines() -> Iterator[str]:
     yield from (f"### {producer_metrics.Group.NODE.value}", "")
     yield paragraph(
         "These metrics exist for each broker, with the broker's id in the tag `node-id`, such as",
-        "`node-1`. For the first connections, the producer does not know the ids of the brokers,",
-        "and uses negative ids such as `node--1`. The meanings are those of the same names in",
-        f"`{producer_metrics.Group.PRODUCER.value}`:",
+        "`node-1`. The first connections have negative ids, such as `node--1`. The meanings are",
+        f"those of the same names in `{producer_metrics.Group.PRODUCER.value}`:",
     )
     yield ""
     yield from (f"- {names}" for names, _ in _pairs(producer_metrics.Group.NODE))
@@ -760,8 +759,8 @@ def _exported_metrics() -> Iterator[str]:
         paragraph(
             f"- **Labels**: every metric has the label `{instruments.QUERY}`. Its value is the",
             "name of the streaming query, or the query's id if the query has no name. For all",
-            "batch jobs, its value is `batch`. Some metrics have a second label: the tables show",
-            "it in braces, such as `{topic}`.",
+            "batch jobs, the value is `batch`. The tables show a second label in braces, such as",
+            "`{topic}`.",
         ),
         paragraph(
             f"- **The value `{instruments.OTHER}`**: a listener uses at most",
@@ -782,7 +781,7 @@ def _exported_metrics() -> Iterator[str]:
                 "[reports](reports.md#version-1). A metric with `_total` is the sum over all",
                 "batches since the start of the listener. `kprod_commit_time_seconds` and",
                 "`kprod_broker_latency_seconds` are histograms. Any other metric has the value of",
-                "the last batch. The values of the label `outcome` are the",
+                "the last batch. The label `outcome` has one of the",
                 "[outcomes](reports.md#outcomes).",
             ),
         ),
@@ -800,9 +799,8 @@ def _exported_metrics() -> Iterator[str]:
                 "These metrics show the batch job or micro-batch that is being written. They exist",
                 "only if you set the option `progressTopic` of the write and the argument",
                 "`running` of the listener",
-                "([how](monitoring.md#progress-of-a-running-batch)). Each Python worker sends",
-                "figures every 10 s. After the end of a batch, its last figures stay for up to a",
-                "minute. Then all of these metrics become 0.",
+                "([how](monitoring.md#progress-of-a-running-batch)). After the end of a batch, its",
+                "last figures stay for up to a minute. Then all of these metrics become 0.",
                 "`RunningWrites.read()` returns the figures in Python, as objects of the class",
                 "`RunningWrite` with the fields in the table.",
             ),
@@ -825,12 +823,12 @@ def _exported_metrics() -> Iterator[str]:
 _WHOSE = {
     Whose.ORPHAN: "A run that can't commit any more, because a later run has replaced it, or"
     " because it was aborted. Nothing needs the transaction.",
-    Whose.UNKNOWN: "A run that the commit log does not contain, because it has not committed a"
-    " batch yet. The run is still writing its first batch, or its driver has died.",
+    Whose.UNKNOWN: "A run that has not committed a batch yet. The run is still writing its first"
+    " batch, or its driver has died.",
     Whose.DECIDED: "A run whose decision to commit the transaction is in the commit log. The driver"
     " is committing the transaction, or has died.",
-    Whose.HANGING: "Unknown, because no transaction coordinator lists the transaction. The"
-    " transaction hangs, or the principal of the command lacks the [permission to see"
+    Whose.HANGING: "Unknown: no transaction coordinator lists the transaction. The transaction"
+    " hangs, or the principal of the command lacks the [permission to see"
     " it](monitoring.md#kprodtransactionhangs).",
     Whose.OTHER: "A producer that is not from this package.",
     Whose.COMMIT_LOG: "A driver that is writing a decision to the commit log. The transaction ends"
@@ -851,9 +849,9 @@ def _topic_metrics() -> Iterator[str]:
     )
     yield ""
     yield paragraph(
-        "The label `whose` shows who has opened a transaction: a *run* (one execution of a query",
-        "or job), or another client. The *commit log* is the topic in which all runs record their",
-        "decisions to commit batches. The runbook shows [how to end the",
+        "The label `whose` shows the client that has opened a transaction: a *run* (one execution",
+        "of a query or job), or another client. The *commit log* is the topic in which all runs",
+        "record their decisions to commit batches. The runbook shows [how to end the",
         "transactions](runbook.md#a-consumer-stands-still). The values of `whose` are:",
     )
     yield ""

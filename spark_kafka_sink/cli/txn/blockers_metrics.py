@@ -36,7 +36,7 @@ _OPEN: Final = TopicGauge(
 _OLDEST_AGE: Final = TopicGauge(
     "kprod_topic_oldest_transaction_age_seconds",
     "Age of the topic's oldest open transaction, by `whose`, in seconds. 0 if no transaction is"
-    " open. NaN if the age is unknown, because no transaction coordinator lists the transactions.",
+    " open. NaN if the age is unknown.",
     _WHOSE,
 )
 _HELD: Final = TopicGauge(

@@ -138,8 +138,7 @@ _RESULTS = (
                label=Label.OUTCOME, label_field="outcome"),
     Instrument("kprod.failures", _C, "{write}", _REPORT, "",
                "Batch jobs and micro-batches that failed, by the code of the error (`kprod explain`"
-               " shows the meaning of a code). A failed batch is also counted in"
-               " kprod_writes_total.",
+               " shows the meaning of a code).",
                label=Label.CODE, label_field="error.code"),
     Instrument("kprod.last.report.timestamp", _G, "s", _REPORT, "writtenAtMs",
                "Time when the last report of a write was made, in seconds since 1970.", _MS),
@@ -150,18 +149,18 @@ _VOLUME = (
                "Rows that brokers acknowledged, without dead letters."),
     Instrument("kprod.skipped.rows", _C, "{row}", _REPORT, "skippedRows",
                "Rows that are not sent. With onNullValue=skip, these are the rows with a null"
-               " value. With changelog, these are the rows with the state before an update."),
+               " value. With changelog, these are the old rows of updates that keep the key."),
     Instrument("kprod.dead.letters", _C, "{row}", _REPORT, "deadLetters.byReason[].rows",
                "Rows that became dead letters, by the error code of the problem, such as KP0213.",
                label=Label.CODE, label_field="code"),
     Instrument("kprod.sent", _C, "By", _REPORT, "bytes",
-               "Bytes of the record batches that were sent, after compression. A batch that was"
-               " sent again counts once."),
+               "Bytes of the record batches that were sent, after compression. A record batch that"
+               " was sent again counts once."),
     Instrument("kprod.sent.uncompressed", _C, "By", _REPORT, "bytesBeforeCompression",
-               "Bytes of the record batches that were sent, before compression. A batch that was"
-               " sent again counts once."),
+               "Bytes of the record batches that were sent, before compression. A record batch"
+               " that was sent again counts once."),
     Instrument("kprod.batches", _C, "{batch}", _REPORT, "batches",
-               "Record batches that were sent to brokers. A batch that was sent again counts"
+               "Record batches that were sent to brokers. A record batch that was sent again counts"
                " once."),
     Instrument("kprod.requests", _C, "{request}", _REPORT, "requests",
                "Produce requests that were sent to brokers."),
@@ -270,15 +269,13 @@ _QUERIES = (
     Instrument("kprod.query.batches", _C, "{batch}", _PROGRESS, "",
                "Micro-batches of the query that Spark has reported as finished."),
     Instrument("kprod.query.batches.without.report", _C, "{batch}", _LISTENER, "",
-               "Micro-batches that had rows, and whose report did not reach the listener. The"
-               " count begins after the first report of a query, because a query with another sink"
-               " makes no reports."),
+               "Micro-batches that had rows, but whose report did not reach the listener. The count"
+               " begins after the first report of a query."),
     Instrument("kprod.query.active", _G, "{query}", _LISTENER, "",
                "1 while the streaming query runs, 0 after its end."),
     Instrument("kprod.query.failures", _C, "{query}", _LISTENER, "",
                "Streaming queries that ended with an error, by the code of the error (`kprod"
-               " explain` shows the meaning of a code). The code `other` is for errors without a"
-               " code of this package.",
+               " explain` shows the meaning of a code).",
                label=Label.CODE),
     Instrument("kprod.query.start.timestamp", _G, "s", _LISTENER, "",
                "The time when the query started, in seconds since 1970."),
@@ -290,8 +287,8 @@ _QUERIES = (
                " is absent until the query fails for the first time. A new start of the query does"
                " not change the metric."),
     Instrument("kprod.query.source.lag", _G, "{row}", _LISTENER, "",
-               "The number of offsets between the position of the query and the end of its source,"
-               " in the partition that is furthest behind. Only Kafka sources report this number."),
+               "Offsets between the position of the query and the end of its source, in the"
+               " partition that is furthest behind. Only Kafka sources have this number."),
     Instrument("kprod.query.last.event.timestamp", _G, "s", _LISTENER, "",
                "The time when Spark last reported that the query made progress or was idle, in"
                " seconds since 1970."),
@@ -306,12 +303,11 @@ _RUNNING_TASKS = (
     Instrument("kprod.task.finished", _G, "{task}", _RUNNING, "finishedTasks",
                "Task attempts of the running write that have ended."),
     Instrument("kprod.task.rows", _G, "{row}", _RUNNING, "rows",
-               "Rows of the running write that brokers have acknowledged so far. Rows of failed"
-               " attempts are included, so the number can be larger than the number of rows in the"
-               " batch."),
+               "Rows of the running write that brokers have acknowledged so far, including rows of"
+               " failed attempts."),
     Instrument("kprod.task.sent", _G, "By", _RUNNING, "megabytes",
-               "Bytes of the record batches that the running write has sent so far. Record batches"
-               " of failed attempts are included.", 1e6),
+               "Bytes of the record batches that the running write has sent so far, including those"
+               " of failed attempts.", 1e6),
     Instrument("kprod.task.rate", _G, "{row}/s", _RUNNING, "rowsPerSecond",
                "Rows that brokers acknowledge per second, in about the last 10 s of the running"
                " write."),

@@ -221,12 +221,12 @@ METRICS: tuple[Metric, ...] = (
            "Bytes of the largest record and its batch's header, before compression. As in Java,"
            " this is an estimate, and usually too large."),
     *_spread("record-queue-time", _P, _M.QUEUE_TIME,
-             "Milliseconds from a batch's first record until it was sent"),
+             "Milliseconds from a batch's first record until the batch was sent"),
     *_rated("record-retry", _P, _M.RETRIES, "Records that were retried"),
     *_rated("record-error", _P, _M.ERRORS,
             "Records that failed permanently, including those of a failed producer or transaction"),
-    *_counted("batch-split", _P, _M.SPLITS, "Batches that a broker rejected as too large and"
-              " that were split"),
+    *_counted("batch-split", _P, _M.SPLITS, "Batches that were split, because a broker"
+              " rejected them as too large"),
     *_spread("produce-throttle-time", _P, _M.THROTTLE,
              "Milliseconds that a broker's quota delayed a Produce request"),
     _gauge(Gauge.REQUESTS_IN_FLIGHT, "Requests in flight, of all kinds."),
