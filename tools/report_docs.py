@@ -76,7 +76,7 @@ def page_lines() -> Iterator[str]:
         "`reportVersion` becomes 2.",
         "",
         "- A *record batch* is a group of records that Kafka stores together. A *batch* is a batch",
-        "  or micro-batch of Spark.",
+        "  job or micro-batch of Spark.",
         "- Rows, bytes and waits are sums over the finished tasks. Tasks run at the same time, so",
         "  a sum of waits can be longer than `elapsedMs`.",
         "- If the outcome is `aborted`, the field `brokers` also has the requests of failed",
@@ -118,7 +118,11 @@ def _names(cls: type) -> tuple[str, ...]:
 
 
 #: Fields that a running task's figures share with a report, so that their names are enough.
-_OF_A_REPORT = frozenset(_names(WriteReport)) - {"elapsedMs", "commitMs", "rowsPerSecond"}
+_OF_A_REPORT = frozenset(_names(WriteReport)) - {
+    *("elapsedMs", "commitMs", "rowsPerSecond"),
+    # In a batch job, these are null in a report, and -1 or empty here.
+    *("batchId", "queryId", "queryName"),
+}
 
 
 def _fields(cls: type, known: Collection[str] = (), meaning: str = "") -> Iterator[str]:
@@ -193,13 +197,11 @@ the last renamed file, if its name ends in `.1`.
 
 | outcome | the report in the topic |
 |---|---|
-| `committed` | Consumers see the report when the batch is committed. The sink writes this report \
-before the commit, so its field `commitMs` is null |
+| `committed` | Consumers see the report when the batch is committed |
 | `done before` | This run writes no report to the topic, because the run that committed the batch \
 has written it |
 | `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately. \
-But while the commit of another write is running, they may not see the report until this commit \
-ends |
+But if the commit of another write is running, they may see the report only after that commit |
 
 For the writes in a `transaction` block:
 
@@ -208,20 +210,20 @@ For the writes in a `transaction` block:
   the outcome `prepared, to be decided with other writes`.
 - If the block is aborted, consumers see one report with the outcome `aborted`. If a write failed,
   this is the report of the write. Otherwise it is the report of the whole block. If the commit of
-  the block failed, they also see a report `failed`.
+  the block failed, consumers also see a report `failed`.
 - If the block is interrupted after the decision to commit it, the report of the whole block has the
   outcome `done before` or `unknown`. Here, `done before` means that the block is committed.
 - The other destinations get a report of the whole block at its end, unless a write failed.
 
 !!! warning "A report may be in the topic twice"
     With exactly-once, a report with the outcome `committed` is in the topic once. All other reports
-    may be in the topic more than once. The copies have the same `reportId`, so you can remove them.
+    may be in the topic more than once. The copies have the same `reportId`.
 
-    If the outcome is `unknown`, and the next run commits the batch, the topic has two reports with
-    the same `reportId`. Use the report with the outcome `committed`.
+    If the next run commits a batch with the outcome `unknown`, the topic has two reports with the
+    same `reportId`. Use the report with the outcome `committed`.
 
-    If a committed batch runs again, and this run fails, the topic has a report `aborted` or
-    `failed` after the report `committed`. The rows of the first run stay visible.
+    If a later run of a committed batch fails, the topic has a report `aborted` or `failed` after
+    the report `committed`. The rows of the first run stay visible.
 
 **`reportListeners`**: name your functions in the form `package.module:function`. The driver calls
 them in a separate Python process. So your module must be importable on the driver, and the
@@ -262,8 +264,7 @@ The report of a failed batch has the error (code, text, advice), the failed atte
 the last response of each broker. `kprod report show PATH` prints the last report at `reportPath` in
 a readable form.
 
-Spark does not pass the error of a failed task to the driver's part of the sink. So the task writes
-its error into a directory, and the driver reads the error there:
+A failed task writes its error into a directory, and the driver reads the error there:
 
 | where Spark runs | what you need |
 |---|---|
@@ -273,7 +274,7 @@ on it |
 
 If the driver does not find the error, the report has the code [KP0505](errors.md#kp0505), and the
 field `unfinished` has the indices of the unfinished tasks. Look for the cause in Spark's exception.
-The causes are:
+The possible causes are:
 
 - A task failed on an executor that does not share the directory with the driver.
 - An executor or a Python worker was killed, for example because it used too much memory.
@@ -295,10 +296,6 @@ In these cases, there is no report:
     consumers with `isolation.level=read_committed` can't read the records after the first row of
     the transaction.
 
-If an attempt of a task failed, and Spark's next attempt succeeded, the batch succeeds. The error of
-the first attempt is then in the field `failedAttempts`. The field `lostAttempts` also counts
-attempts that left no error.
-
 If a driver was killed, a directory whose name begins with `.kprod-failed-` can remain in the
 directory of the reports. You need not delete it: later writes delete it after a week.
 """.splitlines()
@@ -308,14 +305,12 @@ _PROGRESS_TOPIC = """\
 
 The option `progressTopic` names a topic for the progress of running tasks and of commits. If a
 Python worker writes for more than ten seconds, it sends a record to this topic every ten seconds.
-The value of the record is a JSON object. Its figures are sums over all task attempts that this
-worker has run in the Spark stage so far. Failed attempts count too.
+The value of the record is a JSON object. Its figures are sums over all task attempts of this worker
+in the Spark stage so far, failed attempts included. If the commit of an exactly-once batch takes
+more than ten seconds, the driver also sends a record every ten seconds.
 
-If the commit of an exactly-once batch takes more than ten seconds, the driver also sends a record
-every ten seconds.
-
-[`KprodListener` and `show_progress`](monitoring.md#progress-of-a-running-batch) read these records,
-and show the progress as metrics or as a progress bar. A record has these fields:
+[`KprodListener` and `show_progress`](monitoring.md#progress-of-a-running-batch) show these records
+as metrics or as a progress bar. A record has these fields:
 \
 """.splitlines()
 
@@ -323,8 +318,7 @@ _RUNNING_TASKS = """\
 ## A task that runs
 
 Every 30 seconds, a running task logs one line that begins with `kprod writes`. The line has the
-level INFO. It is in the stderr of the Python worker, which is a part of the executor's log. If a
-task waits for brokers, the field `waitsFor` of the line names them.
+level INFO. It is in the stderr of the Python worker, which is a part of the executor's log.
 
 From Spark 4.1 on, you can also query these lines in your session:
 
@@ -333,8 +327,8 @@ From Spark 4.1 on, you can also query these lines in your session:
 
 The option `progressListeners` names your own functions. Every 30 seconds, the executor calls each
 function with the figures of the line, as an object of the class `TaskProgress`. If a function
-raises an error, the task continues, and a warning is logged ([KP0703](errors.md#kp0703)). The
-function in this example passes a rate to OpenTelemetry:
+raises an error, the task continues, and a warning is logged ([KP0703](errors.md#kp0703)). This
+example passes a rate to OpenTelemetry:
 
 ```python
 # ops/progress.py, on driver and executors: progressListeners=ops.progress:to_meter

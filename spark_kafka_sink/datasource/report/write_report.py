@@ -303,8 +303,8 @@ class WriteReport:
     failed_attempts: Annotated[
         tuple[FailedAttempt, ...],
         Described(
-            "The failed attempts of tasks whose errors are known, at most 100. The list may"
-            " be non-empty for a batch that succeeded."
+            "The failed attempts of tasks whose errors are known, at most 100. A batch that"
+            " succeeded can have failed attempts too."
         ),
     ] = ()
     lost_attempts: Annotated[
@@ -479,18 +479,17 @@ class WriteReport:
         int,
         Described(
             "Rows that are not sent. With the option onNullValue=skip, these are rows with a"
-            " null value. With the option changelog, an update is two rows, the old and the"
-            " new one, and the old one is not sent.",
+            " null value. With the option changelog, these are the old rows of updates that keep"
+            " the key.",
             "rows",
         ),
     ] = 0
     added_rows: Annotated[
         int,
         Described(
-            "Added records: with the option changelog, a change can become more than one"
-            " record. If an update changes the key, a tombstone for the old key is added, and"
-            " with changelog.mode=debezium also a delete for the old key. In this mode, a deleted"
-            " row adds one tombstone.",
+            "Records that the option changelog adds. With changelog=debezium, an update that"
+            " changes the key adds a tombstone for the old key. With changelog.mode=debezium, each"
+            " delete and each update that changes the key add one more record.",
             "rows",
         ),
     ] = 0
@@ -530,8 +529,7 @@ class WriteReport:
         int,
         Described(
             "The number of times that a record batch was sent again. Retries after the error"
-            " CONCURRENT_TRANSACTIONS don't count, because this error is normal with"
-            " exactly-once.",
+            " CONCURRENT_TRANSACTIONS don't count.",
             "batches",
         ),
     ]
@@ -592,8 +590,7 @@ class WriteReport:
         int,
         Described(
             "The longest queue time of a record batch. If a record batch is not acknowledged"
-            " in time, its task fails. The time limit is kafka.delivery.timeout.ms, from the"
-            " first row of the record batch.",
+            " within kafka.delivery.timeout.ms after its first row, its task fails.",
             _MS,
         ),
     ]
@@ -657,8 +654,8 @@ class WriteReport:
         AuditReport | None,
         Described(
             "The figures that `kprod audit` compares with the topics. Null if they would make the"
-            f" report larger than {MAX_JSON_BYTES} bytes. Then `kprod audit` can't decide"
-            " whether rows are missing."
+            f" report larger than {MAX_JSON_BYTES} bytes ([effect on an"
+            " audit](audit.md#reports-without-all-figures))."
         ),
     ] = None
 

@@ -33,7 +33,7 @@ class TaskProgress:
         Described("The index of the task, which is also the number of the DataFrame's partition."),
     ]
     attempt: Annotated[int, Described("The number of the attempt, from 0.")]
-    batch_id: Annotated[int, Described("The micro-batch; -1 in batch jobs.")]
+    batch_id: Annotated[int, Described("The id of the micro-batch; -1 in batch jobs.")]
     elapsed_ms: Annotated[int, Described("Time since the attempt began.", "ms")]
     rows: Annotated[int, Described("Rows that brokers have acknowledged.", "rows")]
     megabytes: Annotated[

@@ -64,7 +64,7 @@ class WorkerProgress:
     application_id: Annotated[str, Described("Spark's application id.")]
     query_id: Annotated[str, Described("The streaming query's id; empty in batch jobs.")]
     query_name: Annotated[str, Described("The streaming query's name; empty without a name.")]
-    batch_id: Annotated[int, Described("The micro-batch; -1 in batch jobs.")]
+    batch_id: Annotated[int, Described("The id of the micro-batch; -1 in batch jobs.")]
     stage_id: Annotated[int, Described("The id of the Spark stage that writes the rows.")]
     finished_tasks: Annotated[
         int, Described("The number of task attempts that have ended.", "tasks")
