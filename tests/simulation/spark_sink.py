@@ -39,7 +39,7 @@ from spark_kafka_sink.transactions import exactly_once
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 from spark_kafka_sink.transactions.operations.operator import Operator
-from spark_kafka_sink.transactions.results import Commit
+from spark_kafka_sink.transactions.results import Commit, Visible
 from tests.fakes.jvm_session import RunningQuery, jvm_session
 from tests.simulation.processes import Machine, Process
 from tests.simulation.spark_checkpoints import read_by_spark
@@ -49,6 +49,12 @@ SERVERS = "kafka.bootstrap.servers"
 #: What Spark keeps of a write at planning, and gives back to commit or abort.
 Planned = bytes
 Save = Callable[[dict[str, str], int | None], None]
+#: How a write that was to abort its block has ended, for the checks of the observer.
+_OF_ABORTED_BLOCK = {
+    Visible.NONE: Commit.EMPTY,
+    Visible.ALL: Commit.ALREADY_DONE,
+    Visible.UNKNOWN: Commit.UNKNOWN,
+}
 
 
 @cache
@@ -125,6 +131,9 @@ class Sink:
         """``batch_id`` is None for a batch write, whose plan comes back."""
         config = config_of(tuple(options.items()))
         plan = pickle.loads(planned) if batch_id is None else None
+        if plan is not None and plan.aborts_block:
+            visible = transaction_commit.abort_block(config, plan, _unpickled(messages))
+            return _OF_ABORTED_BLOCK[visible]
         return transaction_commit.commit(config, plan, _unpickled(messages), batch_id, report)
 
     def abort(

@@ -47,13 +47,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: The result of a commit that aborts a ``transaction`` block whose end has begun before.
-_OF_ABORT = {
-    Visible.NONE: Commit.EMPTY,
-    Visible.ALL: Commit.ALREADY_DONE,
-    Visible.UNKNOWN: Commit.UNKNOWN,
-}
-
 
 def commit(
     config: SinkConfig,
@@ -65,11 +58,7 @@ def commit(
     """Checks and commits the transactions in the tasks' commit messages. Returns how the batch was
     committed (:class:`Commit`), for example as a replay of a batch that is already committed.
 
-    - ``plan`` is None in streams. If ``plan.context.abort`` is true, a ``transaction`` block has
-      failed. Then the transactions are aborted, and the result is ``Commit.EMPTY``. If the end of
-      the block has begun before, it may have decided to commit the block. If the block is
-      committed, the result is ``Commit.ALREADY_DONE``. If it is decided, and it is not known
-      whether it is committed, the result is ``Commit.UNKNOWN``.
+    - ``plan`` is None in streams.
     - ``batch_id`` is the id of a stream's micro-batch.
     - ``report`` is the record of the batch's report. It is committed together with the rows and the
       source offsets. It is not written if the batch has neither rows nor offsets, unless the batch
@@ -99,11 +88,38 @@ def commit(
     if prepared or has_offsets or batch.is_recorded_only:
         batch = replace(batch, report=report)
     with shared_driver(config.producer, config.commit_log_topic) as driver:
-        if plan is not None and context is not None and context.abort:
-            found = driver.abort(owner, number, prepared, tasks_may_run=context.tasks_may_run)
-            is_ours = context.may_be_decided and not _is_refused_replay(plan)
-            return _OF_ABORT[found.visible] if is_ours else Commit.EMPTY
         return driver.commit(owner, batch)
+
+
+def abort_block(
+    config: SinkConfig, plan: TransactionPlan, messages: Sequence[TaskCommitMessage]
+) -> Visible:
+    """Aborts the transactions of all writes of a failed ``transaction`` block. ``plan`` and
+    ``messages`` are those of the write without rows that Spark runs for this abort.
+
+    Aborts nothing if the commit log already has the decision to commit the block. Returns how many
+    rows of the block are visible:
+
+    - NONE: the block is aborted.
+    - ALL: an earlier call has committed the block.
+    - UNKNOWN: the decision is in the commit log, and the block may be committed later.
+
+    Raises KafkaError if the transactions can't be aborted.
+    """
+    from spark_kafka_sink.transactions.exactly_once import shared_driver
+
+    context = plan.context
+    assert context is not None
+    owner = _owner(config, plan, messages)
+    prepared = prepared_transactions(messages, owner)
+    with shared_driver(config.producer, config.commit_log_topic) as driver:
+        found = driver.abort(
+            owner, _number(plan, None), prepared, tasks_may_run=context.tasks_may_run
+        )
+    # Without a begun commit of this block, a done batch with its number is the batch of another
+    # block. A refused replay is not committed either.
+    is_ours = context.may_be_decided and not _is_refused_replay(plan)
+    return found.visible if is_ours else Visible.NONE
 
 
 def abort(

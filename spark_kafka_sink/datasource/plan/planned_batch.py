@@ -158,17 +158,13 @@ class PlannedBatch:
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
         configure_logging()
-        topic = self.plan.config.report_topic
-        commit = transaction_commit.commit(
-            self.plan.config,
-            self.plan.transactions,
-            messages,
-            batch_id,
-            None if topic is None else topic_record(report, topic),
-        )
-        transactions = self.plan.transactions
+        config, transactions = self.plan.config, self.plan.transactions
         if transactions is not None and transactions.aborts_block:
-            return _OF_ABORTED_BLOCK.get(commit.value, WriteOutcome.UNKNOWN)
+            visible = transaction_commit.abort_block(config, transactions, messages)
+            return _outcome_of_aborted_block(visible)
+        topic = config.report_topic
+        record = None if topic is None else topic_record(report, topic)
+        commit = transaction_commit.commit(config, transactions, messages, batch_id, record)
         return WriteOutcome(commit.value)
 
     def _report_of_some(
@@ -371,11 +367,17 @@ def _decided_before() -> KafkaError:
     )
 
 
-#: The outcomes of a write that was to abort its block, by the result of the commit.
-_OF_ABORTED_BLOCK = {
-    WriteOutcome.NO_ROWS.value: WriteOutcome.ABORTED,
-    WriteOutcome.DONE_BEFORE.value: WriteOutcome.DONE_BEFORE,
-}
+def _outcome_of_aborted_block(visible: Visible) -> WriteOutcome:
+    """The outcome of the write that was to abort its block. ``visible`` is the result of
+    ``transaction_commit.abort_block``.
+    """
+    from spark_kafka_sink.transactions.results import Visible
+
+    if visible is Visible.NONE:
+        return WriteOutcome.ABORTED
+    return WriteOutcome.DONE_BEFORE if visible is Visible.ALL else WriteOutcome.UNKNOWN
+
+
 #: The errors in the report of a write that was to abort its block, by the outcome of the block.
 _STOPPED = {WriteOutcome.ABORTED: _block_was_aborted, WriteOutcome.UNKNOWN: _decided_before}
 
