@@ -9,6 +9,38 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.datasource.process.worker_heap import freeze_modules
+from tests.programs import run_python
+
+_PLAN_AND_COMMIT = """
+import gc
+import sys
+from importlib.machinery import ModuleSpec
+
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import BinaryType, StructField, StructType
+from spark_kafka_sink.datasource.source import KprodDataSource
+from tests.datasource.commit_messages import message
+
+sys.modules["__main__"].__spec__ = ModuleSpec("pyspark.daemon", None)
+options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "preflight": "off"}
+schema = StructType([StructField("value", BinaryType())])
+counts = [gc.get_freeze_count()]
+writer = KprodDataSource(CaseInsensitiveDict(options)).writer(schema, overwrite=False)
+counts.append(gc.get_freeze_count())
+held = [[] for _ in range(1000)]
+writer.commit([message()])
+counts.append(gc.get_freeze_count())
+print(*counts)
+"""
+
+
+def test_a_plan_and_a_commit_freeze_the_heap_of_a_worker():
+    """The process believes that it is a worker: its main module has the name of Spark's daemon."""
+    printed = run_python("-c", _PLAN_AND_COMMIT).stdout.split()
+    before, planned, committed = (int(count) for count in printed[-3:])
+    assert before == 0
+    assert planned > 10_000
+    assert committed >= planned + 1000
 
 
 def test_a_users_own_process_is_left_alone():
