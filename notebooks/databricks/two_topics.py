@@ -223,6 +223,6 @@ assert visible["order"] + visible["payment"] == Counter(range(3000))
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC The brokers commit the transactions of the two topics one after the other. So after the commit has begun, a consumer may
-# MAGIC see only the rows of the first write for some milliseconds. Several writes, one
-# MAGIC decision has the rules for a `transaction` block.
+# MAGIC Each of the two writes has its own Kafka transactions. The brokers do not commit all these transactions at the same
+# MAGIC moment. So after the commit has begun, a consumer may see only the rows of one write for some milliseconds. Several
+# MAGIC writes, one decision has the rules for a `transaction` block.
