@@ -80,8 +80,8 @@ for made in (admin.create_topics(new) if new else {}).values():
 # MAGIC ## The queries
 # MAGIC
 # MAGIC The next cell has the function that starts the two queries. The queries differ in the guarantee. The exactly-once query
-# MAGIC also needs a `transactionalIdPrefix`, which no other query may have. It must be the same at every start, because the
-# MAGIC sink finds the state of the query by this prefix.
+# MAGIC also needs a `transactionalIdPrefix`. Two queries must not have the same prefix. The prefix must be the same at every
+# MAGIC start, because the sink finds the state of the query by this prefix.
 
 # COMMAND ----------
 
@@ -217,7 +217,7 @@ assert len(rows) > before["exactly-once"]
 # MAGIC %md
 # MAGIC If the driver died in the middle of a micro-batch, the topic with `at-least-once` has some rows twice. The topic with
 # MAGIC `exactly-once` has each row once. No row is missing. The topics have different numbers of rows, because each query has
-# MAGIC its own speed. Run the notebook again: the moment of the kill is random.
+# MAGIC its own speed. Another run of the notebook prints other numbers, because the moment of the kill is random.
 # MAGIC
 # MAGIC The driver records its decisions to commit in a compacted topic, `__kprod_commits`. The command `kprod txn describe`
 # MAGIC (extra `cli`) shows the decisions and the transactions. Delivery guarantees describes

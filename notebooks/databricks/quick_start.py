@@ -198,8 +198,8 @@ assert sum(rows_in(stream_topic).values()) >= 3000
 # MAGIC
 # MAGIC The next cell writes each micro-batch with a function. Use `foreachBatch` if the query has the output mode `update`,
 # MAGIC because Spark refuses this mode for Python sinks. Also use it if each micro-batch goes to several topics (two
-# MAGIC topics). The rows in the next cell have no key. A task sends a full batch of such rows to one
-# MAGIC partition, and here each task has too few rows for a second batch. So the rows of a task are in one partition.
+# MAGIC topics). The rows in the next cell have no key. A task sends such rows to one partition until a batch
+# MAGIC of the producer is full. Here each task has too few rows for a full batch. So the rows of a task are in one partition.
 
 # COMMAND ----------
 
