@@ -13,7 +13,7 @@ from pathlib import Path
 from tables import heading, paragraph, row
 
 from spark_kafka_sink.base import documentation, errors
-from spark_kafka_sink.cli.explanation import entries
+from spark_kafka_sink.cli.explanation import REACTIONS, SPLIT, advice_for, entries
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -52,16 +52,13 @@ def page_lines() -> Iterator[str]:
         )
 
 
-_REACTIONS_EXPLAINED = """\
-The last column shows what happens to a record batch if a broker returns this error for the batch:
+_REACTIONS_EXPLAINED = f"""\
+The last column shows what happens after the error:
 
-* *Success*: the batch is written. DUPLICATE_SEQUENCE_NUMBER means that the broker already has it.
-* *Retried*: the producer sends the batch again with growing pauses, until the batch is \
-acknowledged or kafka.delivery.timeout.ms is over.
-* *Fails the batch*: the task fails, and Spark may run the task again. Exception: after \
-MESSAGE_TOO_LARGE, a batch of several records is first split and sent again.
-* *Depends on other batches*: the producer sends the batch again, waits until a later batch is \
-acknowledged, or fails the batch. The results of the other batches of the partition decide this. \
+* *Success*. {REACTIONS[errors.ErrorClass.SUCCESS]}
+* *Retried*. {REACTIONS[errors.ErrorClass.RETRIABLE]}
+* *Fails*. {REACTIONS[errors.ErrorClass.FATAL]} {SPLIT}
+* *Depends on other batches*. {REACTIONS[errors.ErrorClass.SEQUENCE]} \
 [Sequence numbers](design/sequences.md) has the rules, for developers."""
 
 #: The areas of the codes, by their first two digits.
@@ -130,7 +127,7 @@ _REACTIONS = {
     errors.ErrorClass.REFRESH_METADATA: "retried, with fresh metadata",
     errors.ErrorClass.FIND_COORDINATOR: "retried, with the coordinator looked up again",
     errors.ErrorClass.SEQUENCE: "depends on other batches",
-    errors.ErrorClass.FATAL: "fails the batch",
+    errors.ErrorClass.FATAL: "fails",
 }
 
 
@@ -140,13 +137,10 @@ def pages() -> Iterator[tuple[str, str]]:
         says = "".join(f"> {_escaped(message)}  \n" for message in entry.says)
         parts = (says and f"Messages:\n\n{says}", entry.advice, _runbook(kind.kp_code))
         yield kind.kp_code, _page(kind.kp_code, entry.title, *parts)
-    for code, info in sorted(errors.CODES.items()):
+    for code in sorted(errors.CODES):
         if code is errors.ErrorCode.NONE:
             continue
-        told = f"A broker's answer: {info.meaning}."
-        done = f"The producer's reaction: {_REACTIONS[info.error_class]}."
-        raised = f"The exception: `{info.error_type.__name__}`."
-        parts = (f"Remedy: {info.hint}.", told, done, raised, _runbook(code.kp_code))
+        parts = (*map(_escaped, advice_for(code)), _runbook(code.kp_code))
         yield code.kp_code, _page(code.kp_code, f"{code.name} ({int(code)})", *parts)
 
 

@@ -592,97 +592,105 @@ def named(names: Sequence[object], most: int) -> str:
 
 
 _C = ErrorClass
-_CREATE_TOPIC = "create the topic first, or check its name and that the principal may describe it"
+_CREATE_TOPIC = (
+    "create the topic first, or check its name. The principal needs the ACL DESCRIBE on the topic"
+)
 #: The identity that the broker sees; it does not report it to the client.
 _PRINCIPAL = "the principal (the SASL user, or the client certificate's subject)"
 _ACL_TOPIC = f"{_PRINCIPAL} needs the ACL WRITE on the topic, which includes DESCRIBE"
 _ACL_TXN = f"{_PRINCIPAL} needs the ACL WRITE on the transactional id, which includes DESCRIBE"
 _ACL_GROUP = f"{_PRINCIPAL} needs the ACL READ on the group, which includes DESCRIBE"
-_COMMIT_LOG = "create the commit log topic yourself: 16 partitions, cleanup.policy=compact"
-_OTHER_GROUP = "set offsetsGroup to a group that has no consumers"
-_IN_SYNC = (
-    "start the brokers that are down, or wait for those that lag"
-    " (kafka-topics.sh --describe --under-min-isr-partitions)"
+_COMMIT_LOG = (
+    "create the topic of commitLogTopic yourself, with 16 partitions and cleanup.policy=compact, so"
+    " that the sink does not have to create it"
 )
-_REPORT = "report it with the broker's name and version: a bug here, or a broker that is not Kafka"
+_OTHER_GROUP = "set offsetsGroup to a consumer group without running consumers"
+_IN_SYNC = (
+    "start the brokers that are down, or wait until the replicas have caught up. kafka-topics.sh"
+    " --describe --under-min-isr-partitions shows the affected partitions"
+)
+_REPORT = (
+    "report this error, with the broker's name and version. The cause is a bug of"
+    " spark-kafka-sink, or a broker that is not Apache Kafka"
+)
 _ACL_IDEMPOTENT = (
-    f"{_PRINCIPAL} needs the ACL WRITE on the topic, and has it on none; brokers before 2.8 need"
-    " IDEMPOTENT_WRITE on the cluster. deliveryGuarantee=none does without (in a KafkaProducer"
-    " enable.idempotence=false)"
+    f"{_PRINCIPAL} needs the ACL WRITE on a topic or, with brokers before 2.8, the ACL"
+    " IDEMPOTENT_WRITE on the cluster. Without this right, set deliveryGuarantee=none (in a"
+    " KafkaProducer, enable.idempotence=false)"
 )
 
 _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str], ...] = (
-    (ErrorCode.UNKNOWN_SERVER_ERROR, _C.FATAL, UnknownServerError, "the broker failed for an unknown reason, or returned an unknown error code", "see the broker's server.log, which has the reason"),
+    (ErrorCode.UNKNOWN_SERVER_ERROR, _C.FATAL, UnknownServerError, "the broker failed for an unknown reason, or returned an unknown error code", "see the reason in the broker's server.log"),
     (ErrorCode.NONE, _C.SUCCESS, ApiError, "no error", ""),
-    (ErrorCode.OFFSET_OUT_OF_RANGE, _C.FATAL, ApiError, "the offset is outside the log", "set cleanup.policy of the commit log to compact alone: records were removed while it was read"),
-    (ErrorCode.CORRUPT_MESSAGE, _C.RETRIABLE, CorruptRecordError, "the batch failed its checksum, or its format is wrong", "if it lasts, a machine between the client and the broker changes bytes: check proxies, and use TLS, which detects changed bytes"),
+    (ErrorCode.OFFSET_OUT_OF_RANGE, _C.FATAL, ApiError, "the offset is outside the partition's log", "set cleanup.policy=compact for the topic of commitLogTopic, without delete. Brokers have removed records of this topic while the sink read it"),
+    (ErrorCode.CORRUPT_MESSAGE, _C.RETRIABLE, CorruptRecordError, "the record batch failed its checksum, or its format is wrong", "if the error lasts, a machine between the client and the broker changes bytes. Check proxies, and use TLS, which detects changed bytes"),
     (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic partition", _CREATE_TOPIC),
     (ErrorCode.INVALID_FETCH_SIZE, _C.FATAL, ApiError, "the fetch size is invalid", _REPORT),
-    (ErrorCode.LEADER_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "the partition has no leader: an election is in progress", "if it lasts, start the brokers that hold the partition's replicas (kafka-topics.sh --describe names them)"),
-    (ErrorCode.NOT_LEADER_OR_FOLLOWER, _C.REFRESH_METADATA, InvalidMetadataError, "the broker no longer leads this partition", "if it lasts, see in the brokers' server.log why leaders keep moving"),
-    (ErrorCode.REQUEST_TIMED_OUT, _C.RETRIABLE, KafkaTimeoutError, "the request timed out", "see whether replicas are slow or down, or raise request.timeout.ms"),
-    (ErrorCode.BROKER_NOT_AVAILABLE, _C.FATAL, ApiError, "the broker is not available", "start the broker that the request needs, then run the write again"),
-    (ErrorCode.REPLICA_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "a replica is not available", "if it lasts, start the brokers that hold the partition's replicas"),
-    (ErrorCode.MESSAGE_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the broker accepts", "raise the topic's max.message.bytes, or write smaller rows (a batch of several rows is split and retried, so this is one row)"),
-    (ErrorCode.STALE_CONTROLLER_EPOCH, _C.FATAL, ApiError, "the controller moved", "wait for the controller's election to end (kafka-metadata-quorum.sh describe --status), then run the write again"),
-    (ErrorCode.OFFSET_METADATA_TOO_LARGE, _C.FATAL, ApiError, "the offset's metadata is too large", "raise the brokers' offset.metadata.max.bytes"),
-    (ErrorCode.NETWORK_EXCEPTION, _C.REFRESH_METADATA, DisconnectError, "the broker disconnected before it responded", "if it lasts, see the broker's server.log, and look for a firewall or a load balancer that closes idle connections (lower connections.max.idle.ms)"),
-    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _C.RETRIABLE, CoordinatorError, "the coordinator is loading", "if it lasts for minutes, see in the server.log of the broker how far it has read __transaction_state (of a group, __consumer_offsets)"),
-    (ErrorCode.COORDINATOR_NOT_AVAILABLE, _C.FIND_COORDINATOR, CoordinatorError, "the coordinator is not available", "if it lasts, start the brokers that hold __transaction_state (of a group, __consumer_offsets); if there are fewer brokers than transaction.state.log.replication.factor, lower this setting"),
-    (ErrorCode.NOT_COORDINATOR, _C.FIND_COORDINATOR, CoordinatorError, "the broker is not this id's coordinator", "if it lasts, wait for the end of a rolling restart, or see in the server.log why leaders of __transaction_state keep moving"),
-    (ErrorCode.INVALID_TOPIC_EXCEPTION, _C.FATAL, InvalidTopicError, "the topic's name is not legal, or the topic is internal", "use letters, digits, '.', '_' and '-', at most 249 of them; clients can't write to an internal topic"),
-    (ErrorCode.RECORD_LIST_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the batch is larger than the topic's segment.bytes", "lower batch.size or raise the topic's segment.bytes"),
+    (ErrorCode.LEADER_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "the partition has no leader, because an election is in progress", "if the error lasts, start the brokers that hold the partition's replicas. kafka-topics.sh --describe shows these brokers"),
+    (ErrorCode.NOT_LEADER_OR_FOLLOWER, _C.REFRESH_METADATA, InvalidMetadataError, "the broker no longer leads this partition", "if the error lasts, see in the brokers' server.log why the partition's leader keeps changing"),
+    (ErrorCode.REQUEST_TIMED_OUT, _C.RETRIABLE, KafkaTimeoutError, "the request timed out", "if the error lasts, see whether brokers are slow or down, or raise request.timeout.ms"),
+    (ErrorCode.BROKER_NOT_AVAILABLE, _C.FATAL, ApiError, "the broker is not available", "start the brokers that are down, and run the write again"),
+    (ErrorCode.REPLICA_NOT_AVAILABLE, _C.REFRESH_METADATA, InvalidMetadataError, "a replica of the partition is not available", "if the error lasts, start the brokers that hold the partition's replicas"),
+    (ErrorCode.MESSAGE_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the record batch is larger than the broker accepts", "raise the topic's max.message.bytes, or write smaller rows"),
+    (ErrorCode.STALE_CONTROLLER_EPOCH, _C.FATAL, ApiError, "the cluster has a new controller", "wait until kafka-metadata-quorum.sh describe --status shows a leader, then run the write again"),
+    (ErrorCode.OFFSET_METADATA_TOO_LARGE, _C.FATAL, ApiError, "the metadata of a committed offset are too large", "raise the brokers' offset.metadata.max.bytes"),
+    (ErrorCode.NETWORK_EXCEPTION, _C.REFRESH_METADATA, DisconnectError, "the broker disconnected before it responded", "if the error lasts, see the broker's server.log. If a firewall or a load balancer closes idle connections, lower connections.max.idle.ms"),
+    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _C.RETRIABLE, CoordinatorError, "the coordinator is still loading its state", "if the error lasts for minutes, see in the broker's server.log how much of the topic __transaction_state the broker has read. For a consumer group, this topic is __consumer_offsets"),
+    (ErrorCode.COORDINATOR_NOT_AVAILABLE, _C.FIND_COORDINATOR, CoordinatorError, "the coordinator of the transactional id or consumer group is not available", "if the error lasts, start the brokers that hold the topic __transaction_state, or, for a consumer group, __consumer_offsets. If the cluster has fewer brokers than transaction.state.log.replication.factor, lower this setting"),
+    (ErrorCode.NOT_COORDINATOR, _C.FIND_COORDINATOR, CoordinatorError, "the broker is not the coordinator of the transactional id or consumer group", "if the error lasts, wait for the end of a rolling restart, or see in the brokers' server.log why the leaders of the topic __transaction_state keep changing"),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, _C.FATAL, InvalidTopicError, "the topic's name is not valid, or the topic is internal", "use a name of at most 249 characters: letters, digits, '.', '_' and '-'. Clients can't write to an internal topic"),
+    (ErrorCode.RECORD_LIST_TOO_LARGE, _C.FATAL, RecordTooLargeError, "the record batch is larger than the topic's segment.bytes", "lower batch.size, or raise the topic's segment.bytes"),
     (ErrorCode.NOT_ENOUGH_REPLICAS, _C.RETRIABLE, RetriableError, "fewer replicas are in sync than min.insync.replicas", _IN_SYNC),
-    (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, _C.RETRIABLE, RetriableError, "written, but to fewer replicas than min.insync.replicas", _IN_SYNC),
-    (ErrorCode.INVALID_REQUIRED_ACKS, _C.FATAL, ApiError, "acks is not -1, 0 or 1", "set acks to all, 1 or 0"),
-    (ErrorCode.ILLEGAL_GENERATION, _C.FATAL, ApiError, "the group has another generation", _OTHER_GROUP),
-    (ErrorCode.INVALID_GROUP_ID, _C.FATAL, ApiError, "the group id is not legal", "set offsetsGroup to a name that is not empty"),
-    (ErrorCode.UNKNOWN_MEMBER_ID, _C.FATAL, ApiError, "the group has no such member", _OTHER_GROUP),
-    (ErrorCode.INVALID_COMMIT_OFFSET_SIZE, _C.FATAL, ApiError, "the offsets of one commit are larger than __consumer_offsets accepts", "raise max.message.bytes of __consumer_offsets, or read fewer partitions in one query"),
-    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to see the topic or to write to it", _ACL_TOPIC),
-    (ErrorCode.GROUP_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised for the group", _ACL_GROUP),
-    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to write with idempotence", _ACL_IDEMPOTENT),
-    (ErrorCode.INVALID_TIMESTAMP, _C.FATAL, InvalidRecordError, "a record's timestamp is out of the range that the topic accepts", "check the unit: a bigint timestamp column holds milliseconds; or change the topic's message.timestamp.before.max.ms and message.timestamp.after.max.ms (default: one hour ahead)"),
-    (ErrorCode.UNSUPPORTED_SASL_MECHANISM, _C.FATAL, AuthenticationError, "the broker does not offer this SASL mechanism", "set sasl.mechanism to a mechanism that the listener offers, or add it to the brokers' sasl.enabled.mechanisms"),
-    (ErrorCode.ILLEGAL_SASL_STATE, _C.FATAL, AuthenticationError, "the request does not fit the SASL state", "the listener has no SASL: connect to the port of a listener with SASL, or set security.protocol to PLAINTEXT (with TLS: SSL)"),
+    (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, _C.RETRIABLE, RetriableError, "the record batch was written to fewer replicas than min.insync.replicas", _IN_SYNC),
+    (ErrorCode.INVALID_REQUIRED_ACKS, _C.FATAL, ApiError, "the option acks is not -1, 0 or 1", "set acks to all, 1 or 0"),
+    (ErrorCode.ILLEGAL_GENERATION, _C.FATAL, ApiError, "the consumer group is in another generation than the request", _OTHER_GROUP),
+    (ErrorCode.INVALID_GROUP_ID, _C.FATAL, ApiError, "the id of the consumer group is not valid", "set offsetsGroup to a name that is not empty"),
+    (ErrorCode.UNKNOWN_MEMBER_ID, _C.FATAL, ApiError, "the consumer group has no such member", _OTHER_GROUP),
+    (ErrorCode.INVALID_COMMIT_OFFSET_SIZE, _C.FATAL, ApiError, "the offsets of one commit are larger than the topic __consumer_offsets accepts", "raise max.message.bytes of the topic __consumer_offsets, or read fewer partitions in one query"),
+    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "the principal may not see the topic, or may not write to it", _ACL_TOPIC),
+    (ErrorCode.GROUP_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "the principal may not use the consumer group", _ACL_GROUP),
+    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "the principal may not write with idempotence", _ACL_IDEMPOTENT),
+    (ErrorCode.INVALID_TIMESTAMP, _C.FATAL, InvalidRecordError, "a record's timestamp is outside the range that the topic accepts", "check the unit of the timestamp: a bigint timestamp column holds milliseconds. If the unit is right, change the topic's message.timestamp.before.max.ms or message.timestamp.after.max.ms"),
+    (ErrorCode.UNSUPPORTED_SASL_MECHANISM, _C.FATAL, AuthenticationError, "the broker does not offer this SASL mechanism", "set sasl.mechanism to a mechanism that the listener offers, or add your mechanism to the brokers' sasl.enabled.mechanisms"),
+    (ErrorCode.ILLEGAL_SASL_STATE, _C.FATAL, AuthenticationError, "the broker does not expect this request at this point of a SASL login", "connect to a listener with SASL, or set security.protocol=PLAINTEXT (with TLS: SSL). The listener of this address has no SASL"),
     (ErrorCode.UNSUPPORTED_VERSION, _C.FATAL, UnsupportedVersionError, "the broker does not support this version of the request", "use brokers of Kafka 2.1 or newer"),
-    (ErrorCode.TOPIC_ALREADY_EXISTS, _C.FATAL, ApiError, "the topic exists already", "another process created it at the same time: run the write again"),
-    (ErrorCode.INVALID_PARTITIONS, _C.FATAL, ApiError, "the number of partitions is below 1", _COMMIT_LOG),
-    (ErrorCode.INVALID_REPLICATION_FACTOR, _C.FATAL, ApiError, "the replication factor is below 1 or above the number of brokers", f"start more brokers, or lower the cluster's default.replication.factor; or {_COMMIT_LOG}"),
-    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, _C.FATAL, ApiError, "the replica assignment is invalid", _COMMIT_LOG),
-    (ErrorCode.INVALID_CONFIG, _C.FATAL, ApiError, "a topic config is invalid", f"the cluster refuses a setting of the new topic: {_COMMIT_LOG}"),
-    (ErrorCode.NOT_CONTROLLER, _C.RETRIABLE, RetriableError, "the broker is not the controller", "if it lasts, the cluster has no controller: see kafka-metadata-quorum.sh describe --status"),
+    (ErrorCode.TOPIC_ALREADY_EXISTS, _C.FATAL, ApiError, "the topic exists already", "run the write again. Another process has created the topic at the same time"),
+    (ErrorCode.INVALID_PARTITIONS, _C.FATAL, ApiError, "the number of partitions of a new topic is below 1", _COMMIT_LOG),
+    (ErrorCode.INVALID_REPLICATION_FACTOR, _C.FATAL, ApiError, "the replication factor of a new topic is below 1, or above the number of brokers", f"start more brokers, or lower the cluster's default.replication.factor. Otherwise {_COMMIT_LOG}"),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, _C.FATAL, ApiError, "the replica assignment of a new topic is not valid", _COMMIT_LOG),
+    (ErrorCode.INVALID_CONFIG, _C.FATAL, ApiError, "the cluster refuses a setting of a new topic", f"see in the message which setting is refused, and {_COMMIT_LOG}"),
+    (ErrorCode.NOT_CONTROLLER, _C.RETRIABLE, RetriableError, "the broker is not the controller", "if the error lasts, the cluster has no controller. See kafka-metadata-quorum.sh describe --status"),
     (ErrorCode.INVALID_REQUEST, _C.FATAL, ApiError, "the broker can't read the request", _REPORT),
-    (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, _C.FATAL, ApiError, "the topic's message format is too old for idempotence or transactions", "set the topic's message.format.version to 0.11.0 or newer (brokers since 4.0 have no older format)"),
-    (ErrorCode.POLICY_VIOLATION, _C.FATAL, ApiError, "the request breaks a policy of the broker", f"learn from the operator of the cluster which requests its policy allows (create.topic.policy.class.name); or {_COMMIT_LOG}"),
-    (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, _C.SEQUENCE, OutOfOrderSequenceError, "the sequence does not continue the broker's last sequence of this producer", "run the task again, as Spark does: it writes all rows with a new producer; see in the brokers' server.log whether an unclean election lost data"),
-    (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, _C.SUCCESS, ApiError, "the broker already has this batch", "do nothing: the batch is in the topic once, and the report counts it in duplicates"),
-    (ErrorCode.INVALID_PRODUCER_EPOCH, _C.FATAL, ProducerFencedError, "the producer's epoch is old", "if another run uses this transactional id, stop that run or this run; if the transaction timed out, raise transaction.timeout.ms, or write in smaller parts"),
-    (ErrorCode.INVALID_TXN_STATE, _C.FATAL, InvalidTxnStateError, "the transaction's state forbids this", "see 'kprod txn describe', then run the batch again: the transaction timed out, or another client ended it"),
-    (ErrorCode.INVALID_PRODUCER_ID_MAPPING, _C.FATAL, ProducerFencedError, "the producer id is not the transactional id's", "run the batch again; the id may have expired: see transactional.id.expiration.ms"),
-    (ErrorCode.INVALID_TRANSACTION_TIMEOUT, _C.FATAL, ApiError, "transaction.timeout.ms is above the broker's transaction.max.timeout.ms", "lower transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms (15 minutes unless it was changed)"),
-    (ErrorCode.CONCURRENT_TRANSACTIONS, _C.RETRIABLE, RetriableError, "another change of this id's transaction is being written: its previous transaction is completed, or another partition is added", "this error passes within milliseconds; if it lasts, start the brokers that lead the partitions of the previous transaction: they have not written its markers yet"),
-    (ErrorCode.TRANSACTION_COORDINATOR_FENCED, _C.FATAL, ApiError, "the coordinator was fenced", "run the batch again: the coordinator moved to another broker"),
-    (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "not authorised to use the transactional id", _ACL_TXN),
-    (ErrorCode.SECURITY_DISABLED, _C.FATAL, ApiError, "security is switched off on the broker", "set authorizer.class.name on the brokers, or do without ACLs"),
-    (ErrorCode.OPERATION_NOT_ATTEMPTED, _C.FATAL, ApiError, "not attempted, because another item of the request failed", "see the error of the other partition in the same request"),
-    (ErrorCode.KAFKA_STORAGE_ERROR, _C.REFRESH_METADATA, InvalidMetadataError, "the broker's disk failed", "see the broker's server.log, and replace the disk"),
-    (ErrorCode.SASL_AUTHENTICATION_FAILED, _C.FATAL, AuthenticationError, "SASL authentication failed", "check user and password, or the token, and that the user was created for this sasl.mechanism; 'kprod check' tries the login without a job"),
-    (ErrorCode.UNKNOWN_PRODUCER_ID, _C.SEQUENCE, OutOfOrderSequenceError, "the broker has forgotten this producer id", "run the task again, as Spark does; the partition's retention may have removed all of this producer's records: see its retention.ms"),
-    (ErrorCode.GROUP_ID_NOT_FOUND, _C.FATAL, ApiError, "the group does not exist, or is not of consumers", "set offsetsGroup to a consumer group: a share group keeps no offsets of this kind"),
-    (ErrorCode.LISTENER_NOT_FOUND, _C.REFRESH_METADATA, InvalidMetadataError, "the leader has no listener of this name", "give every broker the listener that bootstrap.servers points at"),
-    (ErrorCode.TOPIC_DELETION_DISABLED, _C.FATAL, ApiError, "the brokers delete no topics", "set delete.topic.enable=true on the brokers, or let the operator of the cluster delete the topic"),
-    (ErrorCode.FENCED_LEADER_EPOCH, _C.REFRESH_METADATA, InvalidMetadataError, "the leader epoch is older than the broker's", "if it lasts, check that bootstrap.servers name brokers of one cluster"),
-    (ErrorCode.UNKNOWN_LEADER_EPOCH, _C.RETRIABLE, RetriableError, "the leader epoch is newer than the broker's", "if it lasts, see in the broker's server.log why its metadata is behind"),
-    (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, _C.FATAL, ApiError, "the broker does not support this compression", "set compression.type to lz4, snappy or gzip: zstd needs Kafka 2.1"),
-    (ErrorCode.INVALID_RECORD, _C.FATAL, InvalidRecordError, "the broker rejected a record", "give each row a key: a compacted topic accepts no record without a key"),
-    (ErrorCode.THROTTLING_QUOTA_EXCEEDED, _C.RETRIABLE, RetriableError, "the quota is used up", f"raise the user's quota controller_mutation_rate, or {_COMMIT_LOG}"),
-    (ErrorCode.PRODUCER_FENCED, _C.FATAL, ProducerFencedError, "a newer producer with this transactional id took over", "stop the other run or this run; give each query its own transactionalIdPrefix, and each job its own txnAppId"),
-    (ErrorCode.UNKNOWN_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic id", "run the write again: the topic may have been deleted and created again"),
-    (ErrorCode.INCONSISTENT_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the topic id does not match the broker's log", "if it lasts, the topic was deleted and created again: run the write again when all brokers have the new topic"),
-    (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, _C.FATAL, ApiError, "the transactional id is not known", "check its spelling ('kprod txn list' shows the known ids); after transactional.id.expiration.ms without use brokers forget it"),
-    (ErrorCode.TRANSACTION_ABORTABLE, _C.FATAL, TransactionAbortableError, "the transaction must be aborted", "run the batch again in a new transaction, which Spark does with a failed task"),
-    (ErrorCode.REBOOTSTRAP_REQUIRED, _C.FATAL, ApiError, "the client must start again from its bootstrap servers", "check that bootstrap.servers name brokers of the cluster, then run the write again"),
+    (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, _C.FATAL, ApiError, "the topic's message format is too old for idempotence or transactions", "set the topic's message.format.version to 0.11.0 or newer"),
+    (ErrorCode.POLICY_VIOLATION, _C.FATAL, ApiError, "the request breaks a policy of the cluster", "ask the operator of the cluster which requests the policy allows (create.topic.policy.class.name). If the sink may not create the topic of commitLogTopic, the operator can create it, with 16 partitions and cleanup.policy=compact"),
+    (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, _C.SEQUENCE, OutOfOrderSequenceError, "the sequence number of the record batch does not follow the last one that the broker has of this producer", "if the task fails, Spark runs it again, and the new attempt writes all rows with a new producer. See in the brokers' server.log whether an unclean election has lost data"),
+    (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, _C.SUCCESS, ApiError, "the broker already has this record batch", "do nothing. The producer has sent the record batch twice, and the broker has kept only one copy. The write report counts such record batches in the field duplicates"),
+    (ErrorCode.INVALID_PRODUCER_EPOCH, _C.FATAL, ProducerFencedError, "the producer's epoch is older than the epoch that the broker has", "if two queries or jobs use this transactional id, stop one of them. If the transaction timed out, raise transaction.timeout.ms, or write fewer rows at once"),
+    (ErrorCode.INVALID_TXN_STATE, _C.FATAL, InvalidTxnStateError, "the transaction is in a state that does not allow the request", "run the write again. The transaction timed out, or another client has ended it ('kprod txn describe' shows its state)"),
+    (ErrorCode.INVALID_PRODUCER_ID_MAPPING, _C.FATAL, ProducerFencedError, "the producer id does not belong to the transactional id", "run the write again. Brokers forget a transactional id that nobody uses for transactional.id.expiration.ms"),
+    (ErrorCode.INVALID_TRANSACTION_TIMEOUT, _C.FATAL, ApiError, "the option transaction.timeout.ms is above the broker's transaction.max.timeout.ms", "lower transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms (default: 15 minutes)"),
+    (ErrorCode.CONCURRENT_TRANSACTIONS, _C.RETRIABLE, RetriableError, "the coordinator has not yet completed an earlier change of a transaction with this transactional id", "if the error lasts for seconds, start the brokers that lead the partitions of the previous transaction. They have not yet written the end of this transaction"),
+    (ErrorCode.TRANSACTION_COORDINATOR_FENCED, _C.FATAL, ApiError, "another broker has become the transaction coordinator", "run the write again. It uses the new coordinator"),
+    (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _C.FATAL, AuthorizationError, "the principal may not use the transactional id", _ACL_TXN),
+    (ErrorCode.SECURITY_DISABLED, _C.FATAL, ApiError, "security is switched off on the broker", "set authorizer.class.name on the brokers, or work without ACLs"),
+    (ErrorCode.OPERATION_NOT_ATTEMPTED, _C.FATAL, ApiError, "the broker did not try this part of the request, because another part failed", "see the error of the other partition in the same request"),
+    (ErrorCode.KAFKA_STORAGE_ERROR, _C.REFRESH_METADATA, InvalidMetadataError, "a disk of the broker failed", "see the broker's server.log, and replace the disk"),
+    (ErrorCode.SASL_AUTHENTICATION_FAILED, _C.FATAL, AuthenticationError, "SASL authentication failed", "check the user and password, or the token. The user must have been created for this sasl.mechanism. 'kprod check' tries the login without a job"),
+    (ErrorCode.UNKNOWN_PRODUCER_ID, _C.SEQUENCE, OutOfOrderSequenceError, "the broker has forgotten this producer id", "if the task fails, Spark runs it again, and the new attempt writes all rows with a new producer. See whether the topic's retention.ms is too short: brokers may have removed all records of the old producer"),
+    (ErrorCode.GROUP_ID_NOT_FOUND, _C.FATAL, ApiError, "the group does not exist, or is not a consumer group", "set offsetsGroup to a consumer group. A share group can't store these offsets"),
+    (ErrorCode.LISTENER_NOT_FOUND, _C.REFRESH_METADATA, InvalidMetadataError, "the partition's leader has no listener with the name of the client's listener", "if the error lasts, give every broker the listener that bootstrap.servers uses"),
+    (ErrorCode.TOPIC_DELETION_DISABLED, _C.FATAL, ApiError, "the brokers do not allow clients to delete topics", "set delete.topic.enable=true on the brokers, or let the operator of the cluster delete the topic"),
+    (ErrorCode.FENCED_LEADER_EPOCH, _C.REFRESH_METADATA, InvalidMetadataError, "the leader epoch of the request is older than the broker's", "if the error lasts, check that all addresses of bootstrap.servers belong to one cluster"),
+    (ErrorCode.UNKNOWN_LEADER_EPOCH, _C.RETRIABLE, RetriableError, "the leader epoch of the request is newer than the broker's", "if the error lasts, see in the broker's server.log why its metadata are out of date"),
+    (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, _C.FATAL, ApiError, "the broker does not support this compression", "set compression.type to lz4, snappy or gzip. For zstd, use brokers of Kafka 2.1 or newer"),
+    (ErrorCode.INVALID_RECORD, _C.FATAL, InvalidRecordError, "the broker rejected a record", "give each row a key. A compacted topic accepts no record without a key"),
+    (ErrorCode.THROTTLING_QUOTA_EXCEEDED, _C.RETRIABLE, RetriableError, "the user's quota for creating and deleting topics is used up", f"raise the user's quota controller_mutation_rate. Otherwise {_COMMIT_LOG}"),
+    (ErrorCode.PRODUCER_FENCED, _C.FATAL, ProducerFencedError, "a newer producer with this transactional id took over", "if two queries or jobs use this transactional id, stop one of them. Give each query its own transactionalIdPrefix, and each job its own txnAppId"),
+    (ErrorCode.UNKNOWN_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host a topic with this topic id", "if the error lasts, run the write again. The topic may have been deleted and created again"),
+    (ErrorCode.INCONSISTENT_TOPIC_ID, _C.REFRESH_METADATA, InvalidMetadataError, "the topic id of the request is not the topic id in the broker's log", "if the error lasts, the topic was deleted and created again. Run the write again when all brokers have the new topic"),
+    (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, _C.FATAL, ApiError, "the brokers do not know the transactional id", "check the spelling of the id: 'kprod txn list' shows the known ids. Brokers forget an id that nobody uses for transactional.id.expiration.ms"),
+    (ErrorCode.TRANSACTION_ABORTABLE, _C.FATAL, TransactionAbortableError, "the transaction can't be committed, and must be aborted", "run the write again, in a new transaction. If a task has failed, Spark does this itself"),
+    (ErrorCode.REBOOTSTRAP_REQUIRED, _C.FATAL, ApiError, "the client must connect again through its bootstrap servers", "check that all addresses of bootstrap.servers belong to the cluster, then run the write again"),
 )  # fmt: skip
 
 _RETRIABLE = frozenset({_C.RETRIABLE, _C.REFRESH_METADATA, _C.FIND_COORDINATOR})

@@ -13,7 +13,7 @@ import re
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -21,7 +21,7 @@ from itertools import chain
 
 from spark_kafka_sink.base import documentation
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import CODES, ErrorCode
+from spark_kafka_sink.base.errors import CODES, ErrorClass, ErrorCode
 
 #: A page of ours in the text of an entry.
 _LINK = re.compile(r"\[([^]]+)]\(([a-z-]+)\.md(?:#([^)]+))?\)")
@@ -33,6 +33,40 @@ _CODE = re.compile(r"\bKP[0-9]{4}\b", re.IGNORECASE)
 #: Lines that a search shows.
 _MOST_FOUND = 5
 _ANSWERS = [code for code in CODES if code is not ErrorCode.NONE]
+
+_RETRIED = (
+    "The client sends the request again, with growing pauses. A record batch is sent again until a"
+    " broker acknowledges it, or until `kafka.delivery.timeout.ms` is over."
+)
+#: What the client does after a broker's error.
+REACTIONS: Mapping[ErrorClass, str] = {
+    ErrorClass.SUCCESS: "The producer counts the record batch as written.",
+    ErrorClass.RETRIABLE: _RETRIED,
+    ErrorClass.REFRESH_METADATA: (
+        f"{_RETRIED} The client also requests the current leader of each partition."
+    ),
+    ErrorClass.FIND_COORDINATOR: (
+        "The client looks up the coordinator, and sends the request again, with growing pauses."
+    ),
+    ErrorClass.SEQUENCE: (
+        "The producer sends the record batch again, waits until a later record batch is"
+        " acknowledged, or fails the task. The results of the partition's other record batches"
+        " decide this."
+    ),
+    ErrorClass.FATAL: (
+        "The request fails. If a task has sent the request, the task also fails, and Spark may run"
+        " the task again."
+    ),
+}
+#: An exception from :data:`REACTIONS`.
+SPLIT = (
+    "Exception: after MESSAGE_TOO_LARGE, a record batch of several records is first split and sent"
+    " again."
+)
+_COMMIT_LOG_TOPIC = (
+    "The option `commitLogTopic` names the topic in which exactly-once writes record their commits"
+    " ([commit log](glossary.md)). If this topic is missing, the sink creates it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +144,8 @@ def explanation(code: str) -> str:
             return _shown(requested, entry.title, _addressed(entry.advice))
     for answer in _ANSWERS:
         if requested in (answer.kp_code, answer.name):
-            info = CODES[answer]
-            reaction = info.error_class.value
-            told = f"A broker's answer: {info.meaning}. The producer's reaction: {reaction}."
-            helps = f"Remedy: {info.hint}."
-            return _shown(answer.kp_code, f"{answer.name} ({answer.value})", helps, told)
+            paragraphs = map(_addressed, advice_for(answer))
+            return _shown(answer.kp_code, f"{answer.name} ({answer.value})", *paragraphs)
     near = difflib.get_close_matches(requested, _names_like(requested), n=1)
     found = {} if pasted else _by_phrase(code)
     if not pasted and (" " in requested or not near or found):
@@ -124,6 +155,27 @@ def explanation(code: str) -> str:
     raise LookupError(
         f"there is no {code!r}; {f'is it {near[0]}? ' if near else ''}'kprod explain' lists all"
     )
+
+
+def advice_for(answer: ErrorCode) -> Iterator[str]:
+    """The explanation of a broker's error, as paragraphs in Markdown: the meaning of the error, the
+    next step of the producer, the remedy, and the exception.
+    """
+    info = CODES[answer]
+    yield _sentence(info.meaning)
+    yield REACTIONS[info.error_class] + (
+        f" {SPLIT}" if answer is ErrorCode.MESSAGE_TOO_LARGE else ""
+    )
+    yield _sentence(info.hint)
+    if "commitLogTopic" in info.hint:
+        yield _COMMIT_LOG_TOPIC
+    if info.error_class is not ErrorClass.SUCCESS:
+        yield f"The exception of this error is `{info.error_type.__name__}`."
+
+
+def _sentence(text: str) -> str:
+    """A meaning or a hint, as one or several sentences."""
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def list_of_codes() -> str:

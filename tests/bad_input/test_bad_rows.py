@@ -112,7 +112,7 @@ def test_a_compacted_topic_takes_no_row_without_a_key(
         f"DeliveryError: {topic}-0: 5 rows were not acknowledged",
         "INVALID_RECORD (87)",
         "record 2 of the batch (and 1 more): Compacted topic cannot accept message without key",
-        "a compacted topic accepts no record without a key",
+        "A compacted topic accepts no record without a key",
     )
     assert failure.seconds < SLACK_S
     assert len(consume(topic)) == 0

@@ -112,7 +112,7 @@ def test_no_right_to_a_transactional_id_names_it(secure_kafka, bob, rights, aske
         )
     assert error.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert f"{asked}{name} on broker" in text
-    assert "not authorised to use the transactional id" in text
+    assert "the principal may not use the transactional id" in text
     assert "WRITE on the transactional id" in text
 
 
