@@ -59,15 +59,17 @@ a day later deletes the topic.
 - A *decision* is a record in the commit log. It says that a batch is to be committed, and names the
   transactions of the batch. The driver writes the decision when all tasks of the batch have written
   their rows. After that, the driver commits the transactions.
-- A *run* is one start of a query or job. With its first commit, the run takes over its key. (In a
-  [`transaction` block](exactly-once.md#several-writes-one-decision), the first write takes over.)
-- A run *owns* its key until another run takes over, or until the run is aborted by its driver or
-  by a command.
+- A *run* is one start of a query or job. With its first commit, the run takes over its key.
+  Exception: in a [`transaction` block](exactly-once.md#several-writes-one-decision), which commits
+  several writes together, the run takes over with the first write.
+- A run *owns* its key until another run takes over, or until Spark or a command has aborted the
+  transactions of the run.
 - An *orphan* is an open transaction that no decision names, and whose run owns no key. As a rule,
   no query needs an orphan. Exception: before its first commit, a run owns no key, but needs its
   transactions.
 - To *fence* a producer means: from now on, the brokers refuse the requests of this producer. A
   command fences a producer when it registers a new producer with the same transactional id.
+- A *report* has the figures of a batch, such as the number of rows ([reports](reports.md)).
 
 ## Cluster and rights
 
@@ -139,7 +141,7 @@ deleted ([verdicts](audit.md#the-verdicts)) |
 
 | Field | Value | Meaning |
 |---|---|---|
-| `phase` | `DONE` | every batch of the key that has a decision is finished |
+| `phase` | `DONE` | each batch with a decision is finished |
 | `phase` | `DECIDED` | a batch is to be committed, and its transactions may still be open |
 | `phase` | `PARTIAL` | some transactions of the batch are committed, others were aborted |
 | `outcome` | `committed` | the transaction is committed |
@@ -148,7 +150,7 @@ deleted ([verdicts](audit.md#the-verdicts)) |
 | `outcome` | `unknown` | the brokers have no record of the transaction any more |
 | `runIs` | `owner` | the run owns a key in the commit log |
 | `runIs` | `superseded` | the run can't commit any more. For example, another run has taken over \
-the key, or a command has aborted the run |
+the key, or a command has aborted the run's transactions |
 | `runIs` | `not in the log` | the run is neither `owner` nor `superseded`. Either its job is \
 still writing its first batch, or its driver has died |
 | `silent` | a list of brokers | these brokers did not respond, so their transactions are unknown |

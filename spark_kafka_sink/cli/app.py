@@ -125,7 +125,7 @@ def audit(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the last report with the topics: the rows and checksums of each partition.
+    """Compare the report of the last batch with the topics: rows and checksums of each partition.
 
     - Exit code 0: every row is there. With --sample: no row of the sample is missing.
     - Exit code 1: the audit failed.

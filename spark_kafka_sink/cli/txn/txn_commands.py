@@ -381,9 +381,10 @@ def reset(
         bool,
         flag(
             "--force",
-            help="Also reset KEY in these cases: its batch is DECIDED or PARTIAL; its owner has "
-            "open transactions; a broker does not respond; a step of its backfill was begun, and "
-            "perhaps written; its records can't be read.",
+            help="Also reset KEY if its batch is DECIDED or PARTIAL, or if its owner has open "
+            "transactions. Also reset KEY if a broker does not respond, or if the records of KEY "
+            "can't be read. Also reset the KEY of a backfill with an unfinished step, although the "
+            "rows of this step may already be written.",
         ),
     ] = False,
 ) -> None:
