@@ -447,8 +447,8 @@ def _refused_options() -> Iterator[str]:
             "These options belong to other software. If you set one of them in the code of a write,"
             " the write fails, and the error names the software. The prefix `kafka.` makes no"
             " difference: both `group.id` and `kafka.group.id` are errors. A name that ends with"
-            " `.*` means all options with this prefix. If an option has its own entry on this page"
-            " or in [Options](options.md), the entry applies."
+            " `.*` means all options with this prefix. Exception: if an option has its own entry on"
+            " this page or in [Options](options.md), only this entry applies."
         ),
         "",
         "In a `configFile`, the following options are ignored, and a warning names them:",
@@ -472,8 +472,9 @@ def _refused_options() -> Iterator[str]:
         "### Options of librdkafka",
         "",
         (
-            "The names of librdkafka are errors. Before you copy a value, read the text of the new"
-            " option in [Options](options.md): its values can have another unit or another meaning."
+            "The following names of librdkafka are errors. Before you copy a value, read the text"
+            " of the new option in [Options](options.md): its values can have another unit or"
+            " another meaning."
         ),
         "",
         "| librdkafka | use this option |",

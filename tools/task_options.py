@@ -114,8 +114,8 @@ TASKS = (
     ),
     Task(
         "Write faster, or fewer bytes",
-        "First set the compression, for example to `lz4`. Only change sizes, such as"
-        " `kafka.buffer.memory`, if the [report](reports.md) of a write shows a reason. For"
+        "First set the compression, for example to `lz4`. Change sizes, such as"
+        " `kafka.buffer.memory`, only if the [report](reports.md) of a write shows a reason. For"
         " example, a high `bufferWaitMs` means that tasks waited for this memory"
         " ([tuning](tuning.md)).",
         ("kafka.compression.*", "kafka.batch.size", "kafka.linger.ms", "kafka.buffer.memory",

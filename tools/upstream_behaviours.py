@@ -22,18 +22,18 @@ ROOT = Path(__file__).resolve().parent.parent
 _LIST = """
 # Numbers and checksums
 UtilsTest#testMurmur2
-  The hash function murmur2 has the results of Kafka's test.
+  The hash function murmur2 returns the values that Kafka's test expects.
 DefaultPartitionerTest#testKeyPartitionIsStable
   The partition of a key is (murmur2 & 0x7fffffff) % N. N is the number of all partitions of the
   topic, including partitions without a leader.
 Crc32CTest#testValue
-  The checksum CRC-32C has the results of Kafka's test.
+  The checksum CRC-32C has the values that Kafka's test expects.
 ByteUtilsTest#testVarintSerde ByteUtilsTest#testVarlongSerde ByteUtilsTest#testInvalidVarint
 ByteUtilsTest#testInvalidVarlong
-  Signed varints (integers of variable length) of 32 and 64 bits have the bytes of Kafka's test. A
-  varint with too many bytes is refused.
+  Signed varints (integers of variable length) of 32 and 64 bits have the bytes that Kafka's test
+  expects. A varint with too many bytes is refused.
 ByteUtilsTest#testUnsignedVarintSerde
-  Unsigned varints have the bytes of Kafka's test.
+  Unsigned varints have the bytes that Kafka's test expects.
 TransactionManagerTest#testSequenceNumberOverflow DefaultRecordBatchTest#testIncrementSequence
   The sequence number after 2147483647 (2^31 - 1) is 0.
 # Records and batches
@@ -165,10 +165,10 @@ RecordAccumulatorTest#testAbortUnsentBatches
 RecordAccumulator#ready
   If there are records for a partition without a leader, the producer requests metadata.
 RecordAccumulatorTest#testStressfulSituation
-  If many threads send records with little memory, no record is lost.
+  If many threads send records, and the producer has little memory, no record is lost.
 RecordAccumulatorTest#testBuiltInPartitionerFractionalBatches
-  Before records without a key go to another partition, the producer fills the batch of their
-  current partition.
+  Records without a key go to one partition at a time. The producer fills the batch of this
+  partition before it chooses the next partition.
 # The result of a batch (ProducerBatch)
 ProducerBatchTest#testBatchCannotCompleteTwice ProducerBatchTest#testBatchAbort
 ProducerBatchTest#testBatchCannotAbortTwice
@@ -215,8 +215,9 @@ SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder
   producer sends all of them again, in their order.
 SenderTest#testCorrectHandlingOfOutOfOrderResponses
 SenderTest#testCorrectHandlingOfOutOfOrderResponsesWhenSecondSucceeds
-  Brokers append the batches of a partition in order. So if a later batch is acknowledged, an
-  earlier batch that waits for its retry is a success, and is not sent again.
+  Brokers append the batches of a partition in order. So when a broker acknowledges a
+  batch, the earlier batches are in the log too. If an earlier batch waits to be sent again, the
+  producer counts it as a success, and does not send it.
 SenderTest#testCorrectHandlingOfDuplicateSequenceError
   DUPLICATE_SEQUENCE_NUMBER is a success.
 SenderTest#testIdempotentUnknownProducerHandlingWhenRetentionLimitReached
@@ -327,7 +328,8 @@ TransactionManagerTest#testTransactionalIdAuthorizationFailureInAddPartitions
   In the responses to AddPartitionsToTxn and EndTxn, INVALID_TXN_STATE and
   TRANSACTIONAL_ID_AUTHORIZATION_FAILED are fatal errors.
 TransactionManagerTest#testTransactionalIdAuthorizationFailureInInitProducerId
-  After TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the program can call initTransactions again.
+  In the response to InitProducerId, TRANSACTIONAL_ID_AUTHORIZATION_FAILED is not a fatal error: the
+  program can call initTransactions again.
 TransactionManagerTest#testUnsupportedFindCoordinator
   If client and broker have no common version of a transactional request, the error is fatal.
 TransactionManagerTest#testTopicAuthorizationFailureInAddPartitions
@@ -437,8 +439,8 @@ MetadataTest#testMetadataMergeOnIdDowngrade MetadataTest#testNoEpoch
   id.
 ProducerMetadataTest#testMetadataPartialUpdate ProducerMetadataTest#testRequestUpdateForTopic
 MetadataTest#testPartialMetadataUpdate
-  If a request for the metadata of all topics is due, it stays due after two kinds of responses: a
-  response that has only new topics, and the response to an earlier request.
+  A request for the metadata of all topics stays due after a response with the metadata of only new
+  topics, and after the response to an earlier request.
 MetadataTest#testTimeToNextUpdate
   Metadata is requested again after metadata.max.age.ms.
 ProducerMetadataTest#testMetadataEquivalentResponsesBackoff

@@ -173,7 +173,7 @@ def page_lines() -> Iterator[str]:
         *_table(_engines(by_partitions=True)),
     )
     yield from ("", "## What exactly-once adds", "", *_exactly_once(), "")
-    yield "[The history of measurements](../bench/HISTORY.md) has more settings."
+    yield "[The history of measurements](../bench/HISTORY.md) has measurements that this page does not show."
 
 
 def figures() -> dict[str, str]:

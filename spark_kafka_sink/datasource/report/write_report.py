@@ -479,8 +479,8 @@ class WriteReport:
         int,
         Described(
             "Rows that are not sent. With the option onNullValue=skip, these are rows with a"
-            " null value. With the option changelog, these are the old rows of updates that keep"
-            " the key.",
+            " null value. With the option changelog, these are rows from before an update, if"
+            " the update does not change the key.",
             "rows",
         ),
     ] = 0
