@@ -197,7 +197,8 @@ the last renamed file, if its name ends in `.1`.
 
 | outcome | the report in the topic |
 |---|---|
-| `committed` | Consumers see the report when the batch is committed |
+| `committed` | Consumers see the report after the rows of the batch. For a PARTIAL batch, see \
+below |
 | `done before` | This run writes no report to the topic, because the run that committed the batch \
 has written it |
 | `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately. \
@@ -216,11 +217,15 @@ For the writes in a `transaction` block:
 - The other destinations get a report of the whole block at its end, unless a write failed.
 
 !!! warning "A report may be in the topic twice"
-    With exactly-once, a report with the outcome `committed` is in the topic once. All other reports
+    With exactly-once, a batch that is not PARTIAL has one report `committed`. All other reports
     may be in the topic more than once. The copies have the same `reportId`.
 
     If the next run commits a batch with the outcome `unknown`, the topic has two reports with the
     same `reportId`. Use the report with the outcome `committed`.
+
+    If a batch is PARTIAL, the topic can have a report `committed` and a report `partial` with the
+    same `reportId`. Use the report with the outcome `partial`. If an operator resolves the batch as
+    `replay`, the next run writes another report `committed`.
 
     If a later run of a committed batch fails, the topic has a report `aborted` or `failed` after
     the report `committed`. The rows of the first run stay visible.

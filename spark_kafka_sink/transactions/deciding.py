@@ -40,14 +40,11 @@ from spark_kafka_sink.transactions.results import (
     refused,
 )
 from spark_kafka_sink.transactions.steps import PrepareOwn
-from spark_kafka_sink.transactions.transactional_ids import TransactionalId
+from spark_kafka_sink.transactions.transactional_ids import OFFSETS, REPORT, TransactionalId
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import TransactionClient
 
-#: The worker parts in the ids of the driver's own transactions.
-_OFFSETS: Final = "offsets"
-_REPORT: Final = "report"
 #: The maximum number of ids that the search for a free id tries: 1, then 2, then 4, and so on.
 _MOST_OWN_IDS: Final = 1_023
 
@@ -94,7 +91,7 @@ def _prepared_by_us(
     try:
         return tuple(
             prepare(client, _own_id(client, owner, name, step, deadline), content, deadline)
-            for name, content in ((_REPORT, batch.report), (_OFFSETS, batch.offsets))
+            for name, content in ((REPORT, batch.report), (OFFSETS, batch.offsets))
             if content is not None
         )
     except (ProducerFencedError, InvalidTxnStateError) as error:

@@ -35,6 +35,7 @@ from spark_kafka_sink.transactions.outcomes import (
     is_prepared,
     outcome_of,
 )
+from spark_kafka_sink.transactions.transactional_ids import is_of_report
 
 if TYPE_CHECKING:
     from spark_kafka_sink.admin.transaction_client import Beside, LastLook, TransactionClient
@@ -305,9 +306,14 @@ def commit_all(
 
     If ``is_one_committed`` is True, one is committed already, so all others must be committed. Only
     transactions of :attr:`Age.YOUNG` are checked, because an older one can't wait for a leader.
+
+    The reports of the batch are committed last, so that consumers do not read a report before its
+    rows. Without a committed transaction, the reports stay open: the decision may still be undone.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
+    reports = {i for i in open_ if is_of_report(i)}
+    is_only_reports = len(reports) == len(open_)
     outcomes: dict[str, Outcome] = {}
     gone = set[str]()
     looked_ms, partitions = (None, {}) if look is None else (look.ms, dict(look.partitions))
@@ -315,9 +321,14 @@ def commit_all(
     rounds = missed = 0
     old = _aged(client, found, limit_ms) if is_one_committed else frozenset[str]()
     while open_:
+        ids = [i for i in open_ if i not in reports]
+        if not ids:
+            if not (is_one_committed or is_only_reports):
+                break
+            ids = list(open_)
         patience = 1 << min(rounds, _DOUBLINGS)
         answers = client.end(
-            list(open_.values()),
+            [open_[i] for i in ids],
             committed=True,
             deadline_ms=min(limit_ms, client.clock.now_ms() + patience * _AGAIN_MS),
             looked_ms=looked_ms,
@@ -325,7 +336,7 @@ def commit_all(
             unchecked=old or (),
         )
         outcomes |= {i: Outcome.COMMITTED for i, code in answers.items() if code is ErrorCode.NONE}
-        left = [i for i in open_ if i not in outcomes]
+        left = [i for i in ids if i not in outcomes]
         found = client.describe_now(left, limit_ms, patience=patience)
         partitions |= {i: description.partitions for i, description in found.items()}
         judged = {i: outcome_of(open_[i], description) for i, description in found.items()}
@@ -336,10 +347,10 @@ def commit_all(
             limit_ms, is_one_committed = deadline_ms, True
         if (now := client.clock.now_ms()) >= limit_ms:
             break
-        if open_:
+        if any(i in open_ for i in ids):
             client.clock.wait(Latch(), min(limit_ms, now + _ROUND_MS))
             looked_ms = None
-            rounds += any(i not in found for i in open_)
+            rounds += any(i not in found for i in left)
             if is_one_committed:
                 old = _aged(client, found, limit_ms, 1 << min(missed, _DOUBLINGS))
                 missed += old is None

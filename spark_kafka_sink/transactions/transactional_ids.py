@@ -25,6 +25,10 @@ from spark_kafka_sink.base.errors import ConfigError, safe_text
 SEPARATOR: Final = "~"
 #: The prefix of batch jobs without transactionalIdPrefix.
 DEFAULT_PREFIX: Final = "kprod"
+#: The workers of the transactions that the driver itself writes: with the report of a batch, and
+#: with the offsets of a consumer group. A period and a name may follow.
+REPORT: Final = "report"
+OFFSETS: Final = "offsets"
 
 _PART = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -96,6 +100,23 @@ def parse(text: str) -> TransactionalId | None:
     if planned is None:
         return None
     return TransactionalId(SEPARATOR.join(key), run, planned[2], int(number), int(planned[1]))
+
+
+def is_of_report(text: str) -> bool:
+    """Whether the transaction with the id ``text`` has the report of a batch (reportTopic)."""
+    return _is_of(REPORT, text)
+
+
+def is_of_offsets(text: str) -> bool:
+    """Whether the transaction with the id ``text`` has the offsets of a group (offsetsGroup)."""
+    return _is_of(OFFSETS, text)
+
+
+def _is_of(content: str, text: str) -> bool:
+    if f".{content}" not in text:  # (Parsing thousands of ids takes milliseconds.)
+        return False
+    found = parse(text)
+    return found is not None and found.worker.split(".", 1)[0] == content
 
 
 def log_key(prefix: str, name: str | None = None) -> str:

@@ -1,0 +1,133 @@
+"""A commit ends the transaction with the report after the transactions with the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.base.errors import CommitError, KafkaError
+from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.fakes.fake_cluster.codec import Request
+from tests.fakes.fake_cluster.control import FOREVER
+from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.scene_requests import of_data
+from tests.simulation.test_edges_reports import REPORTS, reports
+
+pytestmark = [VERSIONS, pytest.mark.life(tasks=2, rows=2, new_worker=1.0)]
+
+
+@pytest.fixture(autouse=True)
+def topic(scene: Scene) -> None:
+    scene.cluster.create_topic(REPORTS, 1)
+
+
+@pytest.fixture(autouse=True)
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Spark's driver keeps the last report."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+
+
+def ends_rows(request: Request) -> bool:
+    return of_data(request) and ".report" not in str(request.body.transactional_id)
+
+
+def time_out_unended(scene: Scene, fits: Callable[[Request], bool]) -> list[str]:
+    """No EndTxn that ``fits`` arrives. Five seconds after the first EndTxn of the commit, brokers
+    abort these transactions, as after their timeout. Returns the list that gets their ids.
+    """
+    lost: list[str] = []
+    begun: list[int] = []
+
+    def is_dropped(request: Request) -> bool:
+        if of_data(request) and not begun:
+            begun.append(scene.cluster.now)
+            scene.after(5_000, time_out)
+        if not fits(request):
+            return False
+        if request.body.transactional_id not in lost:
+            lost.append(request.body.transactional_id)
+        return True
+
+    def time_out() -> None:
+        coordinator = scene.cluster.transactions
+        version = 2 if scene.life.transaction_version == 2 else 0
+        for one in lost:
+            found = coordinator.transactions[one]
+            who = (found.producer_id, found.epoch)
+            coordinator.end(one, who, commit=False, version=version, now=scene.cluster.now)
+        scene.control.clear()
+
+    scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=is_dropped)
+    return lost
+
+
+def ended(scene: Scene) -> list[str]:
+    """Notes the transactional ids of all EndTxn, in the order of their arrival."""
+    ids: list[str] = []
+
+    def note(request: Request) -> bool:
+        if of_data(request):
+            ids.append(str(request.body.transactional_id))
+        return False
+
+    scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=note)
+    return ids
+
+
+def test_the_report_is_committed_after_the_rows(scene: Scene) -> None:
+    ids = ended(scene)
+    foreach_batch("orders", **scene.options(reportTopic=REPORTS))(
+        scene.frame(scene.run("driver"), 0), 0
+    )
+    assert [".report" in one for one in ids] == [False, False, True]
+    assert reports(scene) == [(4, "committed")]
+
+
+def test_the_reports_of_a_block_are_committed_after_its_rows(scene: Scene) -> None:
+    run, ids = scene.run("driver"), ended(scene)
+    with transaction("sinks", 0, **scene.options(reportTopic=REPORTS)) as t:
+        t.write(scene.frame(run, 0))
+        t.write(scene.frame(run, 100))
+    assert [".report" in one for one in ids] == [False] * 4 + [True] * 2
+    assert reports(scene) == [(4, "committed")] * 2
+
+
+def test_a_block_without_rows_commits_its_report(scene: Scene) -> None:
+    """The decision has only the transaction of the report."""
+    run, ids = scene.run("driver"), ended(scene)
+    with transaction("sinks", 0, **scene.options(reportTopic=REPORTS)) as t:
+        t.write(scene.frame(run, 0, rows=0))
+    assert [".report" in one for one in ids] == [True]
+    assert reports(scene) == [(0, "committed")]
+
+
+def test_a_report_is_not_visible_before_its_rows(scene: Scene) -> None:
+    """The coordinators of the tasks' transactions do not respond. The next start commits them."""
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=ends_rows)
+    with pytest.raises(KafkaError, match="is not known"):
+        write(scene.frame(scene.run("driver"), 0), 0)
+    assert scene.visible() == set()
+    assert "committed" not in [outcome for _, outcome in reports(scene)]
+    scene.control.clear()
+    write(scene.frame(scene.run("driver 2"), 0), 0)
+    scene.ends_with(0)
+    assert (4, "committed") in reports(scene)
+
+
+def test_a_report_does_not_keep_a_batch_from_its_undo(scene: Scene) -> None:
+    """The transactions of all tasks time out after the decision. The report was committed before,
+    so the batch was PARTIAL with no row visible, and needed an operator.
+    """
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    lost = time_out_unended(scene, ends_rows)
+    with pytest.raises(CommitError, match="is undone"):
+        write(scene.frame(scene.run("driver"), 0), 0)
+    assert (len(lost), scene.visible()) == (2, set())
+    assert reports(scene) == [(4, "failed")]
+    write(scene.frame(scene.run("driver 2"), 0), 0)
+    scene.ends_with(0)
+    assert reports(scene) == [(4, "failed"), (4, "committed")]
