@@ -57,6 +57,7 @@ from spark_kafka_sink.transactions.results import (
     WritesMissing,
     WrittenMeanwhile,
 )
+from spark_kafka_sink.transactions.transactional_ids import is_of_offsets, is_of_report
 
 #: The maximum number of ids that an error lists. The error also has the number of all ids.
 _NAMED: Final = 5
@@ -385,6 +386,16 @@ def _undone(reason: Undone, key: str) -> _Text:
 
 def _in_part(reason: InPart, key: str) -> _Text:
     number, lost = reason.number, reason.ids
+    if all(is_of_report(one) or is_of_offsets(one) for one in lost):
+        contents = (("the offsets of its group", is_of_offsets), ("its report", is_of_report))
+        missing = " and ".join(what for what, fits in contents if any(map(fits, lost)))
+        return _Text(
+            f"batch {number} of '{key}' is committed in part: all its rows are visible, but not "
+            f"{missing} (aborted: {named(lost, _NAMED)})",
+            f"'kprod txn resolve {key} --batch {number} --as done' continues; '--as replay' would "
+            "write all rows a second time",
+            ids=lost,
+        )
     return _Text(
         f"batch {number} of '{key}' is committed in part: {len(lost)} of its {reason.of} "
         f"transactions were aborted ({named(lost, _NAMED)}), and their rows are missing",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.base.errors import CommitError, KafkaError
+from spark_kafka_sink.base.errors import CommitError, KafkaError, PartialCommitError
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.fake_cluster.codec import Request
@@ -30,8 +30,12 @@ def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
 
 
+def ends_a_report(request: Request) -> bool:
+    return ".report" in str(request.body.transactional_id)
+
+
 def ends_rows(request: Request) -> bool:
-    return of_data(request) and ".report" not in str(request.body.transactional_id)
+    return of_data(request) and not ends_a_report(request)
 
 
 def time_out_unended(scene: Scene, fits: Callable[[Request], bool]) -> list[str]:
@@ -131,3 +135,19 @@ def test_a_report_does_not_keep_a_batch_from_its_undo(scene: Scene) -> None:
     write(scene.frame(scene.run("driver 2"), 0), 0)
     scene.ends_with(0)
     assert reports(scene) == [(4, "failed"), (4, "committed")]
+
+
+def test_a_batch_that_lacks_only_its_report_says_so(scene: Scene) -> None:
+    """All rows are visible, so a replay would double them."""
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    lost = time_out_unended(scene, ends_a_report)
+    with pytest.raises(
+        PartialCommitError, match="all its rows are visible, but not its report"
+    ) as failed:
+        write(scene.frame(scene.run("driver"), 0), 0)
+    assert failed.value.transactional_ids == tuple(lost)
+    assert len(scene.visible()) == 4
+    with scene.by_hand() as commands:
+        commands.resolve(commands.plan_resolve("orders~orders", 0, done=True))
+    write(scene.frame(scene.run("driver 2"), 0), 0)
+    scene.ends_with(0)
