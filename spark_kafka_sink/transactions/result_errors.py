@@ -387,13 +387,14 @@ def _undone(reason: Undone, key: str) -> _Text:
 def _in_part(reason: InPart, key: str) -> _Text:
     number, lost = reason.number, reason.ids
     if all(is_of_report(one) or is_of_offsets(one) for one in lost):
-        contents = (("the offsets of its group", is_of_offsets), ("its report", is_of_report))
+        contents = (("the commit of its offsets", is_of_offsets), ("its report", is_of_report))
         missing = " and ".join(what for what, fits in contents if any(map(fits, lost)))
         return _Text(
-            f"batch {number} of '{key}' is committed in part: all its rows are visible, but not "
-            f"{missing} (aborted: {named(lost, _NAMED)})",
-            f"'kprod txn resolve {key} --batch {number} --as done' continues; '--as replay' would "
-            "write all rows a second time",
+            f"batch {number} of '{key}' is committed in part: {missing} is missing (aborted: "
+            f"{named(lost, _NAMED)}), and no rows are known to be missing",
+            f"if 'kprod txn describe {key}' shows no transaction with an unknown outcome, all rows "
+            f"are visible: 'kprod txn resolve {key} --batch {number} --as done' continues, and "
+            "'--as replay' would write the rows a second time",
             ids=lost,
         )
     return _Text(

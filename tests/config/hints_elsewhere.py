@@ -329,7 +329,7 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
     "transactions/test_cli.py::test_reset_refuses_what_is_under_way_or_alive_unless_forced":
         ("first 'kprod txn {} {}'; or --force",),
     "simulation/test_edges_report_order.py::test_a_batch_that_lacks_only_its_report_says_so":
-        ("'kprod txn resolve {} --batch {} --as done' continues; '--as replay' would",),
+        ("if 'kprod txn describe {}' shows no transaction with an unknown outcome",),
     "transactions/test_cli.py::test_resolve_ends_a_partial_batch_and_its_open_transactions":
         ("'kprod txn resolve {} --batch {} --as done' continues without them, '--as replay' has",),
     "datasource/test_hints_of_checks_are_followed.py"
