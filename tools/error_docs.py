@@ -13,7 +13,7 @@ from pathlib import Path
 from tables import heading, paragraph, row
 
 from spark_kafka_sink.base import documentation, errors
-from spark_kafka_sink.cli.explanation import REACTIONS, SPLIT, advice_for, entries
+from spark_kafka_sink.cli.explanation import REACTIONS, advice_for, entries
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -57,7 +57,8 @@ The last column shows what happens after the error:
 
 * *Success*. {REACTIONS[errors.ErrorClass.SUCCESS]}
 * *Retried*. {REACTIONS[errors.ErrorClass.RETRIABLE]}
-* *Fails*. {REACTIONS[errors.ErrorClass.FATAL]} {SPLIT}
+* *Fails*. {REACTIONS[errors.ErrorClass.FATAL]} Exception: after MESSAGE_TOO_LARGE, \
+a record batch of several records is first split and sent again.
 * *Depends on other batches*. {REACTIONS[errors.ErrorClass.SEQUENCE]} \
 [Sequence numbers](design/sequences.md) has the rules, for developers."""
 

@@ -49,7 +49,7 @@ REACTIONS: Mapping[ErrorClass, str] = {
         "The client looks up the coordinator, and sends the request again, with growing pauses."
     ),
     ErrorClass.SEQUENCE: (
-        "The producer sends the record batch again, waits until a later record batch is"
+        "The producer either sends the record batch again, or waits until a later record batch is"
         " acknowledged, or fails the task. The results of the partition's other record batches"
         " decide this."
     ),
@@ -58,10 +58,11 @@ REACTIONS: Mapping[ErrorClass, str] = {
         " the task again."
     ),
 }
-#: An exception from :data:`REACTIONS`.
-SPLIT = (
-    "Exception: after MESSAGE_TOO_LARGE, a record batch of several records is first split and sent"
-    " again."
+#: What the producer does after MESSAGE_TOO_LARGE, in place of a text of :data:`REACTIONS`.
+_TOO_LARGE = (
+    "If the record batch has several records, the producer splits it, and sends the parts. If the"
+    " record batch has one record, the request fails. If a task has sent this request, the task"
+    " also fails, and Spark may run the task again."
 )
 _COMMIT_LOG_TOPIC = (
     "The option `commitLogTopic` names the topic in which exactly-once writes record their commits"
@@ -159,16 +160,15 @@ def explanation(code: str) -> str:
 
 def advice_for(answer: ErrorCode) -> Iterator[str]:
     """The explanation of a broker's error, as paragraphs in Markdown: the meaning of the error, the
-    next step of the producer, the remedy, and the exception.
+    next step of the producer, the option in the remedy, the remedy, and the exception.
     """
     info = CODES[answer]
     yield _sentence(info.meaning)
-    yield REACTIONS[info.error_class] + (
-        f" {SPLIT}" if answer is ErrorCode.MESSAGE_TOO_LARGE else ""
-    )
-    yield _sentence(info.hint)
+    too_large = answer is ErrorCode.MESSAGE_TOO_LARGE
+    yield _TOO_LARGE if too_large else REACTIONS[info.error_class]
     if "commitLogTopic" in info.hint:
         yield _COMMIT_LOG_TOPIC
+    yield _sentence(info.hint)
     if info.error_class is not ErrorClass.SUCCESS:
         yield f"The exception of this error is `{info.error_type.__name__}`."
 
