@@ -37,7 +37,7 @@ _MEANINGS = {
     " do](runbook.md#partial).",
     WriteOutcome.ABORTED: "The batch ended because a task failed, the query or job was stopped,"
     " or the code in a `transaction` block raised an exception. With exactly-once, no row of this"
-    " write is visible. Exception: if the batch was stopped during its commit, its rows can be"
+    " write is visible. But if the batch was stopped during its commit, its rows can be"
     " visible. Without exactly-once, the rows that were sent stay in Kafka.",
 }
 
@@ -192,13 +192,14 @@ the last renamed file, if its name ends in `.1`.
 `find DIRECTORY -name '*.json' -mtime +30 -delete`, or with a lifecycle rule of the object store.
 
 **`reportTopic` with exactly-once**: the outcome of a write decides when consumers with
-`isolation.level=read_committed` see its report. For a write outside a
-[`transaction` block](exactly-once.md#several-writes-one-decision):
+`isolation.level=read_committed` see its report. A
+[`transaction` block](exactly-once.md#several-writes-one-decision) commits several writes together.
+For a write outside such a block:
 
 | outcome | the report in the topic |
 |---|---|
-| `committed` | Consumers see the report after the rows of the batch. For a PARTIAL batch, see \
-below |
+| `committed` | Consumers see the report after the rows of the batch. For a \
+[PARTIAL](runbook.md#partial) batch, see the warning below |
 | `done before` | This run writes no report to the topic, because the run that committed the batch \
 has written it |
 | `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately. \
@@ -209,9 +210,10 @@ For the writes in a `transaction` block:
 - If the block is committed, consumers see a report of each write, even of a write without rows.
   In the topic, each of these reports has the outcome `committed`. At the other destinations, it has
   the outcome `prepared, to be decided with other writes`.
-- If the block is aborted, consumers see one report with the outcome `aborted`. If a write failed,
-  this is the report of the write. Otherwise it is the report of the whole block. If the commit of
-  the block failed, consumers also see a report `failed`.
+- If the block is aborted, consumers see one report with the outcome `aborted`. If a write of the
+  block failed, this report describes that write. Otherwise it describes the whole block. If the
+  block is aborted because its commit failed, consumers see a report `failed` and a report
+  `aborted`.
 - If the block is interrupted after the decision to commit it, the report of the whole block has the
   outcome `done before` or `unknown`. Here, `done before` means that the block is committed.
 - The other destinations get a report of the whole block at its end, unless a write failed.
@@ -224,11 +226,13 @@ For the writes in a `transaction` block:
     same `reportId`. Use the report with the outcome `committed`.
 
     If a batch is PARTIAL, the topic can have a report `committed` and a report `partial` with the
-    same `reportId`. Use the report with the outcome `partial`. If an operator resolves the batch as
-    `replay`, the next run writes another report `committed`.
+    same `reportId`. Use the report with the outcome `partial`. If an operator [resolves the
+    batch as `replay`](runbook.md#partial), the next run writes the whole batch again, and another
+    report `committed`.
 
-    If a later run of a committed batch fails, the topic has a report `aborted` or `failed` after
-    the report `committed`. The rows of the first run stay visible.
+    A later run of a committed batch can fail, for example because it has another number of rows.
+    The topic then has a report `aborted` or `failed` after the report `committed`. The rows of the
+    first run stay visible.
 
 **`reportListeners`**: name your functions in the form `package.module:function`. The driver calls
 them in a separate Python process. So your module must be importable on the driver, and the

@@ -310,9 +310,9 @@ class WriteReport:
     lost_attempts: Annotated[
         int,
         Described(
-            "The number of attempts before the successful attempt, summed over tasks. These"
-            " attempts failed, were lost with their executor or Python worker, or were slower"
-            " than a speculative attempt.",
+            "The number of attempts before the successful attempt, summed over tasks."
+            " Attempts without a known error count too, for example if they were lost with their"
+            " executor or Python worker, or were slower than a speculative attempt.",
             "attempts",
         ),
     ] = 0
@@ -479,17 +479,17 @@ class WriteReport:
         int,
         Described(
             "Rows that are not sent. With the option onNullValue=skip, these are rows with a"
-            " null value. With the option changelog, these are rows from before an update, if"
-            " the update does not change the key.",
+            " null value. With the option changelog, an update can have two rows: the row before"
+            " and the row after. If both have the same key, the row before is not sent.",
             "rows",
         ),
     ] = 0
     added_rows: Annotated[
         int,
         Described(
-            "Records that the option changelog adds. With changelog=debezium, an update that"
-            " changes the key adds a tombstone for the old key. With changelog.mode=debezium, each"
-            " delete and each update that changes the key add one more record.",
+            "Records that the option changelog adds. An update that changes the key adds 1 record"
+            " with changelog=debezium, 1 record with changelog.mode=debezium, and 2 records with"
+            " both. A delete adds 1 record with changelog.mode=debezium.",
             "rows",
         ),
     ] = 0
