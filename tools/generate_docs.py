@@ -447,8 +447,8 @@ def _refused_options() -> Iterator[str]:
             "These options belong to other software. If you set one of them in the code of a write,"
             " the write fails, and the error names the software. The prefix `kafka.` makes no"
             " difference: both `group.id` and `kafka.group.id` are errors. A name that ends with"
-            " `.*` means all options with this prefix. Exception: if an option has its own entry on"
-            " this page or in [Options](options.md), only this entry applies."
+            " `.*` means all options with this prefix. Exception: if an option has an entry with"
+            " its full name on this page or in [Options](options.md), only this entry applies."
         ),
         "",
         "In a `configFile`, the following options are ignored, and a warning names them:",
@@ -828,8 +828,8 @@ _WHOSE = {
     " batch, or its driver has died.",
     Whose.DECIDED: "A run whose decision to commit the transaction is in the commit log. The driver"
     " is committing the transaction, or has died.",
-    Whose.HANGING: "Unknown: no transaction coordinator lists the transaction. The transaction"
-    " hangs, or the principal of the command lacks the [permission to see"
+    Whose.HANGING: "An unknown client, because no transaction coordinator lists the transaction."
+    " The transaction hangs, or the principal of the command lacks the [permission to see"
     " it](monitoring.md#kprodtransactionhangs).",
     Whose.OTHER: "A producer that is not from this package.",
     Whose.COMMIT_LOG: "A driver that is writing a decision to the commit log. The transaction ends"

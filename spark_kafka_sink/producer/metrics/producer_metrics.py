@@ -253,7 +253,7 @@ METRICS: tuple[Metric, ...] = (
               "Connections with a successful TLS or SASL authentication"),
     Metric("successful-authentication-no-reauth-total", _P, _M.AUTHENTICATED,
            Statistic.EVENT_TOTAL,
-           "Connections with a successful TLS or SASL authentication, in all."),
+           "The same number as successful-authentication-total."),
     *_counted("failed-authentication", _P, _M.AUTHENTICATION_FAILED,
               "Connections with a failed authentication of the client or of the broker"),
     *_counted("successful-reauthentication", _P, _M.REAUTHENTICATED,
