@@ -95,9 +95,9 @@ TASKS = (
         " batch job that may run again also needs a name in `txnAppId`, and a version number in"
         " `txnVersion`. In the example, the name contains the day, and the job has one write for"
         " each day, so the version number is always `1`. After the write is committed, a second run"
-        " with the same `txnAppId` and `txnVersion` writes nothing. The second run fails if it has"
-        " another number of rows or bytes than the committed write"
-        " ([exactly once](exactly-once.md)).",
+        " with the same `txnAppId` and `txnVersion` writes nothing. The sink only counts the"
+        " rows and bytes of the second run: if the counts differ from those of the committed"
+        " write, the second run fails ([exactly once](exactly-once.md)).",
         ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
          "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "commitLogTopic"),
         {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders-2026-11-22",

@@ -421,8 +421,8 @@ ClusterConnectionStatesTest#testSkipLastAttemptedIp
   The IP addresses of a host name are used in turn.
 NetworkClientTest#testAuthenticationFailureWithInFlightMetadataRequest
 ClusterConnectionStatesTest#testAuthorizationFailed
-  The error of a failed login is given to all threads that wait for the broker, until a login
-  succeeds.
+  After a failed login, all threads that wait for the broker get the error of the login. This ends
+  when a login succeeds.
 NetworkClientTest#testRebootstrap
   The client connects to bootstrap.servers again (a rebootstrap) in three cases: a broker requests
   it, no known broker can be reached, or there was no metadata for
@@ -439,8 +439,8 @@ MetadataTest#testMetadataMergeOnIdDowngrade MetadataTest#testNoEpoch
   id.
 ProducerMetadataTest#testMetadataPartialUpdate ProducerMetadataTest#testRequestUpdateForTopic
 MetadataTest#testPartialMetadataUpdate
-  A request for the metadata of all topics stays due after a response with the metadata of only new
-  topics, and after the response to an earlier request.
+  If the client needs new metadata of all topics, a response with the metadata of only new topics is
+  not enough. A response to an earlier request is not enough either.
 MetadataTest#testTimeToNextUpdate
   Metadata is requested again after metadata.max.age.ms.
 ProducerMetadataTest#testMetadataEquivalentResponsesBackoff
@@ -459,9 +459,9 @@ MetadataTest#testTopicAuthorizationError
 ProducerMetadataTest#testMetadataWaitAbortedOnFatalException
 ProducerMetadataTest#testMetadataAwaitAfterClose
 KafkaProducerTest#testCloseWhenWaitingForMetadataUpdate
-  A permanent error ends every wait for metadata. The close of the producer does the same.
+  A failed login ends every wait for metadata. The close of the producer does the same.
 MetadataTest#testClusterListenerGetsNotifiedOfUpdate
-  Listeners get the id of the cluster.
+  Interceptors can get the id of the cluster.
 # Sockets (Selector)
 SelectorTest#testCantSendWithInProgress
   A connection writes one request to the socket at a time.
