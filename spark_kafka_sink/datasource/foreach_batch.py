@@ -256,7 +256,8 @@ class Transaction:
         not called it. If the block has no write, nothing is committed.
 
         Raises CommitError if a write failed or is still running, and IllegalStateError if the
-        transaction has ended. Also raises the errors of a commit (:class:`BatchError`).
+        transaction has ended, or if another thread aborts it before the commit begins. Also raises
+        the errors of a commit (:class:`BatchError`).
         """
         with self._lock:
             self._refuse_ended("it can't be committed")
@@ -270,9 +271,16 @@ class Transaction:
             ) from failure
         if self._plans:  # otherwise it has no rows, and its number is not done
             self._check_plans(self._plans, whole=True)
+            with self._lock:
+                # Another thread may have aborted the block meanwhile. A later abort sees that the
+                # commit was begun.
+                if self._state is not _State.ENDING:
+                    raise self._has_ended("it can't be committed")
+                self._is_ending = True
             self._end(abort=False)
             _runs().wrote(self.place, Written(self._query.run, self._number, self._plans))
-        self._state = _State.COMMITTED
+        with self._lock:
+            self._state = _State.COMMITTED
 
     def abort(self) -> None:
         """Aborts the writes of the block, because of an error that the caller then raises. Does
@@ -301,10 +309,13 @@ class Transaction:
 
     def _refuse_ended(self, what: str) -> None:
         if self._state is not _State.OPEN:
-            raise IllegalStateError(
-                f"{self._shown} {self._state.value}: {what}",
-                hint="all writes of a micro-batch belong into its 'with transaction(...)' block",
-            )
+            raise self._has_ended(what)
+
+    def _has_ended(self, what: str) -> IllegalStateError:
+        return IllegalStateError(
+            f"{self._shown} {self._state.value}: {what}",
+            hint="all writes of a micro-batch belong into its 'with transaction(...)' block",
+        )
 
     def _refuse_failed(self) -> None:
         if self._failure is not None:
@@ -334,7 +345,6 @@ class Transaction:
             )
         else:
             context = context.of_end(writes)
-            self._is_ending = True
         # A key, too: the block's topic may be compacted.
         columns = [f"CAST(id AS STRING) AS {name}" for name in ("key", "value", "topic")]
         nothing = session.range(0).selectExpr(*columns)
