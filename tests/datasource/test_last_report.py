@@ -94,6 +94,17 @@ def test_the_number_of_kept_reports_is_bounded_and_the_oldest_go(kept):
     assert times == list(range(3, kept_reports.MOST_KEPT + 3))
 
 
+def test_the_report_of_a_failed_commit_is_known_to_its_abort(kept):
+    """Even if the report of another write has replaced it."""
+    failed = [report(at, outcome=WriteOutcome.FAILED) for at in range(kept_reports.MOST_KEPT + 3)]
+    for one in failed:
+        kept_reports.keep(one)
+    kept_reports.keep(report(1_000))
+    known = [kept_reports.is_kept(one) for one in failed]
+    assert known == [False] * 3 + [True] * kept_reports.MOST_KEPT, "the names are bounded, too"
+    assert len(list(kept.iterdir())) == 1
+
+
 def test_a_query_id_leads_to_no_other_file(kept, tmp_path):
     (tmp_path / "blockmgr").mkdir()
     (tmp_path / "blockmgr" / "secret~1.json").write_text("canary4711")

@@ -6,13 +6,18 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.base.errors import IllegalStateError
+from spark_kafka_sink.base.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.config.sink_config import TXN_CONTEXT
 from spark_kafka_sink.datasource.foreach_batch import Transaction, transaction
+from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
 from spark_kafka_sink.datasource.write.write_context import WriteContext
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.fakes.fake_cluster.codec import Request
+from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation import test_edges_reports as reporting
 from tests.simulation.scene import VERSIONS, Scene
-from tests.simulation.test_edges_reports import REPORTS, last_outcome, reports
+from tests.simulation.scene_requests import of_data
+from tests.simulation.test_edges_reports import REPORTS, beside, last_outcome, reports
 
 pytestmark = [VERSIONS, pytest.mark.life(tasks=2, rows=2, new_worker=1.0)]
 topic, local = reporting.topic, reporting.local
@@ -21,6 +26,52 @@ topic, local = reporting.topic, reporting.local
 def outcomes(scene: Scene) -> list[str]:
     """Of the reports in the topic."""
     return [outcome for _, outcome in reports(scene)]
+
+
+def lose(scene: Scene) -> None:
+    """No EndTxn(commit) of the first transaction that is ended arrives, until it times out. The
+    other transaction of the batch is committed.
+    """
+    lost: list[str] = []
+
+    def silent(request: Request) -> bool:
+        one = request.body.transactional_id
+        if not lost and of_data(request):
+            lost.append(one)
+            scene.after(5_000, time_out)
+        return one in lost
+
+    def time_out() -> None:
+        coordinator = scene.cluster.transactions
+        found = coordinator.transactions[lost[0]]
+        version = 2 if scene.life.transaction_version == 2 else 0
+        who = (found.producer_id, found.epoch)
+        coordinator.end(lost[0], who, commit=False, version=version, now=scene.cluster.now)
+        scene.control.clear()
+
+    scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=silent)
+
+
+def test_an_abort_finds_a_report_that_another_job_replaced(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job in another thread of the driver, with the same options, ends between the failed commit
+    and its abort.
+    """
+    options = scene.options(reportTopic=REPORTS)
+    abort = PlannedBatch.abort
+
+    def late(batch: PlannedBatch, messages: Any, batch_id: int | None = None) -> None:
+        monkeypatch.setattr(PlannedBatch, "abort", abort)
+        run = scene.run("driver")
+        beside(scene, run, lambda: scene.job(run, options, 1))
+        abort(batch, messages, batch_id)
+
+    monkeypatch.setattr(PlannedBatch, "abort", late)
+    lose(scene)
+    with pytest.raises(KafkaError, match="committed in part"):
+        scene.job(scene.run("driver"), options, 0)
+    assert [one for one in outcomes(scene) if one != "committed"] == ["partial"]
 
 
 # -- a thread commits a block, and the code of the block raises ------------------------------------
@@ -56,7 +107,7 @@ def raises_beside_its_commit(scene: Scene, *, begun: bool) -> object:
             check(*args, **how)
             until_it_raises()
 
-        t._check_plans = slow  # type: ignore[method-assign]
+        t._check_plans = slow
 
     def block() -> None:
         with transaction("sinks", 0, **scene.options(reportTopic=REPORTS)) as t:

@@ -4,6 +4,10 @@ carries a stored report to the user's process.
 The reports are files in the application's directory in ``SPARK_LOCAL_DIRS``, because Spark runs
 ``commit`` and ``abort`` in separate Python processes. All Python processes of a driver share this
 directory, and Spark deletes it with the application.
+
+A later report of the same query or the same options replaces a report. But the abort that follows a
+failed commit must still find that the commit has published a report (:func:`is_kept`). So the ids
+of failed batches' reports stay, as the names of empty files in a directory of their own.
 """
 
 from __future__ import annotations
@@ -21,8 +25,10 @@ from spark_kafka_sink.datasource.report.write_report import WriteReport
 
 _VARIABLE: Final = "SPARK_LOCAL_DIRS"
 _FOLDER: Final = "kprod-reports"
-#: The largest number of stored reports. Each query has one, and each set of options of writes
-#: without a query.
+#: The directory with an empty file for each report of a failed batch.
+_FAILED: Final = "kprod-failed-reports"
+#: The largest number of files in each of the two directories. Each query has one stored report, and
+#: each set of options of writes without a query.
 MOST_KEPT: Final = 100
 _QUERY_ID: Final = re.compile(r"[0-9a-f-]{1,64}")
 _YARN_ID: Final = re.compile(r"(?<=/appcache/)application_\d+_\d+(?=/)")
@@ -54,12 +60,24 @@ def keep(report: WriteReport) -> None:
         return
     before = sorted(there.glob("*.json"), key=_time)
     whose = f"{_query_of(report, before)}{_BETWEEN}{report.options_fingerprint}{_BETWEEN}"
-    name = f"{whose}{report.written_at_ms:015}-{report.report_id[:12]}.json"
+    name = whose + _name_of(report)
     write_new_file(str(there), name, report.json().encode())
     older = [one for one in before if one.name.startswith(whose) and one.name < name]
     every = sorted({*before, there / name}, key=_time)
     for file in {*older, *every[:-MOST_KEPT]}:
         with contextlib.suppress(FileNotFoundError):  # another commit did it
+            file.unlink()
+    if not report.outcome.is_success:
+        _note(report, there.parent / _FAILED)
+
+
+def _note(failed: WriteReport, names: Path) -> None:
+    """Stores the id of a failed batch's report as the name of an empty file in the directory
+    ``names``, which keeps the newest 100 files. Raises UnusableFileError.
+    """
+    write_new_file(str(names), _name_of(failed), b"")
+    for file in sorted(names.glob("*.json"))[:-MOST_KEPT]:
+        with contextlib.suppress(FileNotFoundError):
             file.unlink()
 
 
@@ -123,12 +141,18 @@ def known_application() -> tuple[str | None, str | None]:
 
 
 def is_kept(report: WriteReport) -> bool:
-    """Whether a report with the id of ``report`` is stored. Two reports have the same id if they
-    are about the same task attempts, such as the reports of a failed commit and of the abort that
-    follows.
+    """Whether a report with the id of ``report`` is stored, or was stored by a failed commit, until
+    another report replaced it. Two reports have the same id if they are about the same task
+    attempts, such as the reports of a failed commit and of the abort that follows.
+
+    False if Spark has not set a local directory.
     """
+    # (The memory of a Python process is not enough: Spark ends the process of a failed commit.)
     there = folder()
-    return there is not None and any(there.glob(f"*-{report.report_id[:12]}.json"))
+    if there is None:
+        return False
+    named = f"*-{report.report_id[:12]}.json"
+    return any(there.glob(named)) or any((there.parent / _FAILED).glob(named))
 
 
 def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
@@ -153,6 +177,11 @@ def _fit(query_id: str) -> str:
     ``none``.
     """
     return query_id if _QUERY_ID.fullmatch(query_id) else _NO_QUERY
+
+
+def _name_of(report: WriteReport) -> str:
+    """The end of a report's file name: its time and the begin of its id."""
+    return f"{report.written_at_ms:015}-{report.report_id[:12]}.json"
 
 
 def _time(file: Path) -> str:
