@@ -167,9 +167,9 @@ a warning ([KP0703](errors.md#kp0703)).
     can't be written to the topic, the batch fails.
 
 **A file or a directory**: `reportPath` is a directory if a directory with this path exists, or if
-the path ends in `/`. In a directory, the alphabetical order of the file names is their order in
-time. A URI such as `s3://bucket/reports` is an error. To write to an object store, mount the store
-on the driver, and use a directory: many object stores can't append to a file.
+the path ends in `/`. In a directory, the alphabetical order of the file names is the order of
+`writtenAtMs`. A URI such as `s3://bucket/reports` is an error. To write to an object store, mount
+the store on the driver, and use a directory: many object stores can't append to a file.
 
 **The size of a file**: a file grows by about 2 KB with each report. If the file is larger than
 1 GiB, the sink writes no more reports to it, and logs a warning for each report. To prevent that,
@@ -223,7 +223,7 @@ For the writes in a `transaction` block:
     may be in the topic more than once. The copies have the same `reportId`.
 
     If the next run commits a batch with the outcome `unknown`, the topic has two reports with the
-    same `reportId`. Use the report with the outcome `committed`.
+    same `reportId`. Use [the report with the outcome `committed`](#two-reports-of-one-run).
 
     If a batch is PARTIAL, the topic can have a report `committed` and a report `partial` with the
     same `reportId`. Use the report with the outcome `partial`. If an operator [resolves the
@@ -266,6 +266,29 @@ if report is not None:         # None: nothing was written yet
   `last_report` was not tested on Databricks.
 
 To check whether the rows of a report are in the topics, use [`kprod audit`](audit.md).
+
+### Two reports of one run
+
+A run of a batch can have two reports with the same `reportId`. In the topic of `reportTopic`, this
+happens in the cases of the warning above. At all destinations, it happens if the commit and an
+abort both write a report:
+
+- You stop a query or job during a commit. Spark then aborts the batch, but the commit may continue
+  and succeed.
+- A commit fails, and the driver can't keep reports for `last_report`. Then the abort after the
+  commit does not find the report of the commit.
+
+The two reports can be in any order. The report of the commit has the time at which the commit
+began, so `writtenAtMs` and the names of files do not show which report is the later one. If the
+outcomes differ, use the report whose outcome is the last one in this list:
+
+1. `prepared, to be decided with other writes`
+2. `aborted`
+3. `unknown`
+4. any other outcome, such as `committed`
+5. `partial`
+
+`last_report` and `kprod report` follow this rule.
 
 ## Why a batch failed
 

@@ -31,7 +31,12 @@ from spark_kafka_sink.cli.progress import bar
 from spark_kafka_sink.cli.show import Json, print_json, say, show_rows
 from spark_kafka_sink.cli.watching import watched
 from spark_kafka_sink.datasource.report.waits import WAITS, explained
-from spark_kafka_sink.datasource.report.write_report import EPOCH_MS, REPORT_VERSION, WriteReport
+from spark_kafka_sink.datasource.report.write_report import (
+    EPOCH_MS,
+    REPORT_VERSION,
+    WriteReport,
+    certainty_of,
+)
 
 _VERSION: Final = "reportVersion"
 #: The end of the name that logrotate gives to the file before.
@@ -41,6 +46,10 @@ _MOST_NAMED: Final = 3
 #: A time in the year 5138; later times are errors.
 _LATEST_MS: Final = 10**14
 _WRITTEN: Final = "writtenAtMs"
+_ID: Final = "reportId"
+#: The largest number of reports that are left out. A run is rarely stopped during its commit, so
+#: few runs have two reports.
+_MOST_SECOND: Final = 20
 _UNFINISHED: Final = "unfinished"
 #: Of which a zero says something; the others are left out then.
 _SHOWN_AS_ZERO: Final = ("batchId", "txnVersion", "tasks", "rows")
@@ -165,23 +174,30 @@ def _longest_wait(report: Json) -> str:
 
 def _reports(source: Source, count: int, batch: int | None, *, as_json: bool) -> list[Json]:
     """The last ``count`` reports, the oldest first. If ``batch`` is set, only reports with this
-    batch id or txnVersion count. Raises ConfigError if no line is a report.
+    batch id or txnVersion count. Of two reports of one run, only the report with the more certain
+    outcome counts. Raises ConfigError if no line is a report.
     """
     others: list[str] = []
-    found = heapq.nlargest(
-        count,
-        (
-            (_written_ms(one), number, one)
-            for number, one in enumerate(_every_report(source, others, as_json=as_json))
-            if batch is None or batch in _numbers(one)
-        ),
-    )
+    most_certain: dict[str, int] = {}
+
+    def listed() -> Iterator[tuple[int, int, Json]]:
+        for number, one in enumerate(_every_report(source, others, as_json=as_json)):
+            if batch is None or batch in _numbers(one):
+                run = _run(one, number)
+                most_certain[run] = max(certainty_of(one), most_certain.get(run, -1))
+                yield _written_ms(one), number, one
+
+    found = [
+        one
+        for _, number, one in heapq.nlargest(count + _MOST_SECOND, listed())
+        if certainty_of(one) == most_certain[_run(one, number)]
+    ]
     if others:
         said = f"no report of version {REPORT_VERSION}: {named(others, _MOST_NAMED)}"
         if not found and batch is None:
             raise ConfigError(said, hint="the option reportPath writes files of reports")
         warning(f"skipped, {said}")
-    return [one for _, _, one in reversed(found)]
+    return found[:count][::-1]
 
 
 def _every_report(source: Source, others: list[str], *, as_json: bool) -> Iterator[Json]:
@@ -252,6 +268,11 @@ def _reports_in(file: Path, others: list[str]) -> Iterator[Json]:
 def _written_ms(report: Json) -> int:
     found = report.get(_WRITTEN)
     return found if isinstance(found, int) and 0 <= found < _LATEST_MS else 0
+
+
+def _run(report: Json, number: int) -> str:
+    """Identifies the run of a report. ``number`` identifies the report, which may have no id."""
+    return str(report.get(_ID) or number)
 
 
 def _numbers(report: Json) -> tuple[object, ...]:

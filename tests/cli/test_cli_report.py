@@ -108,6 +108,36 @@ def test_the_last_ones_are_lines_in_the_order_of_time(lines: Path) -> None:
     assert "orders 8" not in shown
 
 
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
+def test_the_report_of_a_commit_counts_more_than_its_aborts(
+    tmp_path: Path, first: int, second: int
+) -> None:
+    """The commit was stopped, and has ended well. Reports without an id are of different runs."""
+    found = [
+        report(6, writtenAtMs=1, rows=66),
+        report(7, writtenAtMs=1 + first, reportId="a", rows=77),
+        report(7, writtenAtMs=1 + second, reportId="a", outcome="unknown"),
+        report(8, writtenAtMs=1, outcome="aborted", reportId=["b"]),
+    ]
+    for number, one in enumerate(found):
+        (tmp_path / f"{number}.json").write_text(json.dumps(one))
+    assert json.loads(run("show", str(tmp_path), "--json").stdout)["rows"] == 77
+    shown = run("tail", str(tmp_path)).stdout
+    assert [shown.count(f"orders {number}") for number in (6, 7, 8)] == [1, 1, 1]
+    assert "unknown" not in shown
+
+
+@pytest.mark.parametrize("outcomes", [("committed", "partial"), ("partial", "committed")])
+def test_a_partial_report_counts_more_than_a_committed_one(
+    tmp_path: Path, outcomes: tuple[str, str]
+) -> None:
+    """In a topic, the batch of a partial commit can have both."""
+    found = [report(7, reportId="a", outcome=one) for one in outcomes]
+    path = tmp_path / "reports.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in found))
+    assert json.loads(run("show", str(path), "--json").stdout)["outcome"] == "partial"
+
+
 def test_a_folder_has_a_report_in_each_file(tmp_path: Path) -> None:
     for number in (1, 2):
         (tmp_path / f"{number}.json").write_text(json.dumps(report(number, writtenAtMs=number)))

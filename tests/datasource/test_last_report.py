@@ -105,6 +105,40 @@ def test_the_report_of_a_failed_commit_is_known_to_its_abort(kept):
     assert len(list(kept.iterdir())) == 1
 
 
+@pytest.mark.parametrize("certain", ["committed", "partial", "done before", "failed", "unknown"])
+@pytest.mark.parametrize("abort_first", [True, False])
+def test_of_two_reports_of_a_run_the_more_certain_one_is_kept(kept, certain, abort_first):
+    """The report of the commit has the time of its begin, which is before the abort."""
+    run = {"report_id": "7" * 32}
+    commit = report(1, outcome=WriteOutcome(certain), **run)
+    abort = report(2, outcome=WriteOutcome.ABORTED, **run)
+    kept_reports.keep(report(0, outcome=WriteOutcome.COMMITTED))
+    for one in (abort, commit) if abort_first else (commit, abort):
+        kept_reports.keep(one)
+    assert json.loads(kept_reports.kept(QUERY))["outcome"] == certain
+    assert len(list(kept.iterdir())) == 1
+    kept_reports.keep(report(3, outcome=WriteOutcome.ABORTED))
+    assert json.loads(kept_reports.kept(QUERY))["outcome"] == "aborted", "another run"
+
+
+def test_a_write_of_a_block_is_aborted_after_its_commit(kept):
+    """Its commit shows only that its rows were prepared."""
+    prepared = report(2, outcome=WriteOutcome.PREPARED, report_id="7" * 32)
+    aborted = report(1, outcome=WriteOutcome.ABORTED, report_id="7" * 32)
+    for one in (aborted, prepared):
+        kept_reports.keep(one)
+    assert json.loads(kept_reports.kept(QUERY))["outcome"] == "aborted"
+
+
+def test_a_damaged_report_of_the_same_run_is_replaced(kept):
+    run = {"report_id": "7" * 32}
+    kept_reports.keep(report(2, outcome=WriteOutcome.COMMITTED, **run))
+    (file,) = kept.iterdir()
+    file.write_text("[")
+    kept_reports.keep(report(1, outcome=WriteOutcome.ABORTED, **run))
+    assert json.loads(kept_reports.kept(QUERY))["outcome"] == "aborted"
+
+
 def test_a_query_id_leads_to_no_other_file(kept, tmp_path):
     (tmp_path / "blockmgr").mkdir()
     (tmp_path / "blockmgr" / "secret~1.json").write_text("canary4711")

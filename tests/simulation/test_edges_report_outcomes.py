@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.config.sink_config import TXN_CONTEXT
-from spark_kafka_sink.datasource.foreach_batch import Transaction, transaction
+from spark_kafka_sink.datasource.foreach_batch import Transaction, foreach_batch, transaction
 from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.protocol.request import ApiKey
@@ -72,6 +72,36 @@ def test_an_abort_finds_a_report_that_another_job_replaced(
     with pytest.raises(KafkaError, match="committed in part"):
         scene.job(scene.run("driver"), options, 0)
     assert [one for one in outcomes(scene) if one != "committed"] == ["partial"]
+
+
+def test_the_last_report_of_a_commit_beside_its_abort_is_its_own(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user stops a query that hangs. The abort finds the decision, and the commit goes on, and
+    ends well. Its report has the time of its begin, which is before the abort.
+    """
+    run, stopped = scene.run("driver"), scene.run("driver")
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    silent = scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_data)
+    commits: list[tuple[PlannedBatch, Any]] = []
+    commit = PlannedBatch.commit
+
+    def noted(batch: PlannedBatch, messages: Any, batch_id: int | None = None) -> None:
+        commits.append((batch, messages))
+        commit(batch, messages, batch_id)
+
+    monkeypatch.setattr(PlannedBatch, "commit", noted)
+    thread, told = scene.beside(run.process, lambda: write(scene.frame(run, 0), 0))
+    scene.wait(lambda: silent.fired)
+    (batch, messages) = commits[0]
+    with scene.driving(stopped):
+        batch.abort(messages)
+    assert last_outcome() == "unknown"
+    scene.control.clear()
+    scene.wait(lambda: thread.done)
+    assert told == [None]
+    assert last_outcome() == "committed"
+    scene.ends_with(0)
 
 
 # -- a thread commits a block, and the code of the block raises ------------------------------------

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from spark_kafka_sink.base.json_object import json_object
 from spark_kafka_sink.base.security.local_files import UnusableFileError, read_file, write_new_file
-from spark_kafka_sink.datasource.report.write_report import WriteReport
+from spark_kafka_sink.datasource.report.write_report import WriteReport, certainty_of
 
 _VARIABLE: Final = "SPARK_LOCAL_DIRS"
 _FOLDER: Final = "kprod-reports"
@@ -54,21 +54,43 @@ def keep(report: WriteReport) -> None:
     """Stores a report in a file, in place of the previous report with the same query and the same
     options. Does nothing if Spark has not set a local directory. Raises UnusableFileError if the
     file can't be written.
+
+    If another report has the same id, only the report whose outcome is more certain stays. These
+    are the reports of a commit and of the abort beside it.
     """
     there = folder()
     if there is None:
         return
-    before = sorted(there.glob("*.json"), key=_time)
-    whose = f"{_query_of(report, before)}{_BETWEEN}{report.options_fingerprint}{_BETWEEN}"
-    name = whose + _name_of(report)
-    write_new_file(str(there), name, report.json().encode())
-    older = [one for one in before if one.name.startswith(whose) and one.name < name]
-    every = sorted({*before, there / name}, key=_time)
-    for file in {*older, *every[:-MOST_KEPT]}:
+    whose = f"{_query_of(report, there)}{_BETWEEN}{report.options_fingerprint}{_BETWEEN}"
+    write_new_file(str(there), whose + _name_of(report), report.json().encode())
+    # (Listed after the write: of two processes that store reports of one run at the same time, at
+    # least one process finds both reports.)
+    every = _in_order_of_time(there)
+    less_certain = _less_certain([one for one in every if one.name.endswith(_end_of(report))])
+    every = [one for one in every if one not in less_certain]
+    older = [one for one in every if one.name.startswith(whose)][:-1]
+    for file in {*less_certain, *older, *every[:-MOST_KEPT]}:
         with contextlib.suppress(FileNotFoundError):  # another commit did it
             file.unlink()
     if not report.outcome.is_success:
         _note(report, there.parent / _FAILED)
+
+
+def _less_certain(of_one_run: Sequence[Path]) -> Sequence[Path]:
+    """All stored reports of ``of_one_run``, which is in the order of time, except the report that
+    counts (:attr:`WriteOutcome.certainty`). Of equal ones, the last report counts.
+    """
+    if len(of_one_run) < 2:
+        return ()
+    return sorted(of_one_run, key=_certainty)[:-1]
+
+
+def _certainty(file: Path) -> int:
+    """The certainty of a stored report. -1 if it can't be read, or was removed meanwhile."""
+    with contextlib.suppress(UnusableFileError):
+        text = read_file(str(file), "a report").decode(errors="replace")
+        return certainty_of(json_object(text) or {})
+    return -1
 
 
 def _note(failed: WriteReport, names: Path) -> None:
@@ -151,13 +173,13 @@ def is_kept(report: WriteReport) -> bool:
     there = folder()
     if there is None:
         return False
-    named = f"*-{report.report_id[:12]}.json"
+    named = f"*{_end_of(report)}"
     return any(there.glob(named)) or any((there.parent / _FAILED).glob(named))
 
 
-def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
-    """The query id of a report, as a part of a file name. ``every`` has the paths of the stored
-    reports, the oldest first.
+def _query_of(report: WriteReport, there: Path) -> str:
+    """The query id of a report, as a part of a file name. ``there`` is the directory of the stored
+    reports.
 
     If no task of a micro-batch has finished, its report has no query id. Then the result is the
     query id of the last stored report with the same options.
@@ -166,7 +188,7 @@ def _query_of(report: WriteReport, every: Sequence[Path]) -> str:
         return _fit(report.query_id)
     if report.batch_id is not None:
         options = f"{_BETWEEN}{report.options_fingerprint}{_BETWEEN}"
-        alike = [one.name for one in every if options in one.name]
+        alike = [one.name for one in _in_order_of_time(there) if options in one.name]
         if alike:
             return alike[-1].partition(_BETWEEN)[0]
     return _NO_QUERY
@@ -180,8 +202,18 @@ def _fit(query_id: str) -> str:
 
 
 def _name_of(report: WriteReport) -> str:
-    """The end of a report's file name: its time and the begin of its id."""
-    return f"{report.written_at_ms:015}-{report.report_id[:12]}.json"
+    """The part of a report's file name that begins with its time."""
+    return f"{report.written_at_ms:015}{_end_of(report)}"
+
+
+def _end_of(report: WriteReport) -> str:
+    """The end of a report's file name, which begins with its id."""
+    return f"-{report.report_id[:12]}.json"
+
+
+def _in_order_of_time(there: Path) -> list[Path]:
+    """The stored reports of the directory ``there``, the oldest first."""
+    return sorted(there.glob("*.json"), key=_time)
 
 
 def _time(file: Path) -> str:

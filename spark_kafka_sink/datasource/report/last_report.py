@@ -47,6 +47,9 @@ def last_report(query_or_spark: StreamingQuery | SparkSession) -> WriteReport | 
     - For a session, this is the report of the application's last write. Over Spark Connect, the
       application is the server with all its sessions.
 
+    If the commit and the abort of a write both have a report, this is the report with the more
+    certain outcome.
+
     Returns None if there is no report yet: ``kprod`` wrote nothing, or the first write is still
     running. The function works with classic and Connect sessions. Its request to the driver takes
     some tens of milliseconds, and starts no job.

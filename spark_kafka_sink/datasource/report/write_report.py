@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
@@ -68,7 +69,21 @@ class WriteOutcome(StrEnum):
         """
         return self in _SUCCESSES
 
+    @property
+    def certainty(self) -> int:
+        """Which of two reports with the same id counts: the report whose outcome has the larger
+        number. The order of the two reports does not matter.
 
+        A hanging commit can end after its abort, so ``aborted`` and ``unknown`` can be wrong. In
+        the topic, a batch that is ``partial`` can also have a report ``committed``.
+        """
+        if self is WriteOutcome.PARTIAL:
+            return len(_UNCERTAIN) + 1
+        return _UNCERTAIN.index(self) if self in _UNCERTAIN else len(_UNCERTAIN)
+
+
+#: The least certain outcome first. ``prepared`` does not show the end of the block.
+_UNCERTAIN = (WriteOutcome.PREPARED, WriteOutcome.ABORTED, WriteOutcome.UNKNOWN)
 _SUCCESSES = frozenset(
     {
         WriteOutcome.ACKNOWLEDGED,
@@ -78,6 +93,16 @@ _SUCCESSES = frozenset(
         WriteOutcome.PREPARED,
     }
 )
+
+
+def certainty_of(report: Mapping[str, object]) -> int:
+    """The certainty of the outcome of ``report``, the JSON of a report. -1 if it has no outcome of
+    this version.
+    """
+    try:
+        return WriteOutcome(str(report.get("outcome"))).certainty
+    except ValueError:
+        return -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,13 +302,18 @@ class WriteReport:
     written.
 
     Each run of a batch has one report. It is made at the commit, even if the commit fails. If there
-    is no commit, it is made at the abort. Sums cover only the tasks that have sent a commit message
-    to the driver.
+    is no commit, it is made at the abort. Exception: if the run is stopped during its commit, the
+    commit and the abort can both make a report with the same id. Sums cover only the tasks that
+    have sent a commit message to the driver.
     """
 
     report_version: Annotated[int, Described("The version of this format: 1.")] = REPORT_VERSION
     report_id: Annotated[
-        str, Described("The id of the report. It is the same at all destinations.")
+        str,
+        Described(
+            "The id of the report. It is the same at all destinations, and in [two reports of"
+            " one run](#two-reports-of-one-run)."
+        ),
     ]
     written_at_ms: Annotated[
         int,
