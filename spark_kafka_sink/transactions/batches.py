@@ -101,6 +101,20 @@ class Batch:
         """
         return self.block is not None and self.block.writes is None
 
+    @property
+    def has_commit(self) -> bool:
+        """Whether there is anything to commit: rows, the offsets of a consumer group, or the writes
+        of a :class:`Block`. Without these, the result of the commit is EMPTY.
+        """
+        return bool(self.transactions) or self.offsets is not None or self.block is not None
+
+    @property
+    def carries_report(self) -> bool:
+        """Whether the report of the write is committed together with the batch. False for the
+        commit at the end of a :class:`Block`, because each write of the block has a report.
+        """
+        return self.has_commit and (self.block is None or self.is_recorded_only)
+
 
 def done_refusal(batch: Batch, state: CommitState, name: str) -> Refuse | None:
     """Checks whether ``batch`` may be dropped, as a repetition of a done batch whose rows are

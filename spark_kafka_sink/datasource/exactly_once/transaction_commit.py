@@ -70,25 +70,32 @@ def commit(
     from spark_kafka_sink.transactions.exactly_once import shared_driver
 
     owner = _owner(config, plan, messages)
-    prepared = prepared_transactions(messages, owner)
-    number = _number(plan, batch_id)
-    context = None if plan is None else plan.context
-    batch = Batch(number, prepared, payload_of(messages, config.topic))
-    if context is None:
-        batch = _with_checkpoint(batch, config, owner)
-    else:
-        batch = replace(
-            batch, digest=context.digest, offsets=_group_offsets(config, _of_context(context))
-        )
-        if context.token:
-            batch = replace(batch, block=_block(config, context, messages))
-    # (A batch that commits nothing has the outcome EMPTY, and its report is written afterwards. The
-    # commit at the end of a block has no report in the topic: each write of the block has one.)
-    has_offsets = batch.offsets is not None and batch.block is None
-    if prepared or has_offsets or batch.is_recorded_only:
+    batch = _batch(config, plan, messages, batch_id, owner)
+    # (If the batch commits nothing, its report is written after the commit.)
+    if batch.carries_report:
         batch = replace(batch, report=report)
     with shared_driver(config.producer, config.commit_log_topic) as driver:
         return driver.commit(owner, batch)
+
+
+def has_commit(
+    config: SinkConfig,
+    plan: TransactionPlan | None,
+    messages: Sequence[TaskCommitMessage],
+    batch_id: int | None,
+) -> bool:
+    """Whether a batch has anything to commit: rows, the offsets of a consumer group, or the writes
+    of a ``transaction`` block. The arguments are those of :func:`commit`.
+
+    If the batch has no rows, the call may read the query's checkpoint, and block for minutes. If
+    the checkpoint can't be read, the result is True.
+    """
+    try:
+        owner = _owner(config, plan, messages)
+        rows = Batch(_number(plan, batch_id), prepared_transactions(messages, owner))
+        return rows.has_commit or _batch(config, plan, messages, batch_id, owner).has_commit
+    except Exception:  # noqa: BLE001 - it may have offsets
+        return True
 
 
 def abort_block(
@@ -164,6 +171,26 @@ def abort(
         prepared = prepared_transactions(messages, owner)
         number = _number(plan, batch_id)
         return driver.abort(owner, number, prepared, tasks_may_run=tasks_may_run)
+
+
+def _batch(
+    config: SinkConfig,
+    plan: TransactionPlan | None,
+    messages: Sequence[TaskCommitMessage],
+    batch_id: int | None,
+    owner: Owner,
+) -> Batch:
+    """Creates the :class:`Batch` of a commit, without its report."""
+    prepared = prepared_transactions(messages, owner)
+    batch = Batch(_number(plan, batch_id), prepared, payload_of(messages, config.topic))
+    context = None if plan is None else plan.context
+    if context is None:
+        return _with_checkpoint(batch, config, owner)
+    offsets = _group_offsets(config, _of_context(context))
+    batch = replace(batch, digest=context.digest, offsets=offsets)
+    if context.token:
+        batch = replace(batch, block=_block(config, context, messages))
+    return batch
 
 
 def payload_of(messages: Sequence[TaskCommitMessage], topic: str | None) -> Payload | None:

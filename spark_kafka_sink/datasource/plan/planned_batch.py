@@ -314,20 +314,16 @@ class PlannedBatch:
             failure_of(report),
         )
         if found.visible is Visible.ALL:
-            outcome = WriteOutcome.COMMITTED if self._has_commit(report) else WriteOutcome.NO_ROWS
+            # (The report of a batch that commits something is committed with it.)
+            has_commit = transaction_commit.has_commit(
+                self.plan.config, self.plan.transactions, finished, batch_id
+            )
+            outcome = WriteOutcome.COMMITTED if has_commit else WriteOutcome.NO_ROWS
             return replace(report, outcome=outcome, error=None)
         if found.visible is Visible.UNKNOWN:
             why = error_report(_decided_before())
             return replace(report, outcome=WriteOutcome.UNKNOWN, error=why)
         return report
-
-    def _has_commit(self, report: WriteReport) -> bool:
-        """Whether the batch of ``report`` had anything to commit, and so committed its report with
-        it: rows, the offsets of a consumer group, or the writes of a ``transaction`` block.
-        """
-        transactions = self.plan.transactions
-        is_of_block = transactions is not None and transactions.is_of_block
-        return report.transactions > 0 or is_of_block or self.plan.config.offsets_group is not None
 
 
 def _fate(visible: Visible, rows: int) -> tuple[Kind, str]:
