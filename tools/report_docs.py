@@ -215,7 +215,8 @@ For the writes in a `transaction` block:
   block is aborted because its commit failed, consumers see a report `failed` and a report
   `aborted`.
 - If the block is interrupted after the decision to commit it, the report of the whole block has the
-  outcome `done before` or `unknown`. Here, `done before` means that the block is committed.
+  outcome `done before`, `unknown` or `partial`. Here, `done before` means that the block is
+  committed.
 - The other destinations get a report of the whole block at its end, unless a write failed.
 
 !!! warning "A report may be in the topic twice"

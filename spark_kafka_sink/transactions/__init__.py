@@ -38,6 +38,7 @@ The files:
 * ``table``: chooses the next step of a commit, an abort, a planning or an operator's command.
 * ``steps``: the possible steps, and the facts that ``table`` chooses by.
 * ``results``: the possible results of a commit and of the other operations.
+* ``abort_results``: the result of an abort: how many rows of the batch are visible.
 * ``result_errors``: the exceptions for the results that are failures.
 * ``outcome_hints``: the hint of an exception after a decision.
 * ``committer``: performs the steps.

@@ -34,6 +34,7 @@ from spark_kafka_sink.base.clock import Latch
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import KafkaError, warn
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+from spark_kafka_sink.transactions.abort_results import result_of_abort
 from spark_kafka_sink.transactions.batches import Batch
 from spark_kafka_sink.transactions.by_hand import abort_exactly, end_rest
 from spark_kafka_sink.transactions.commit_state import CommitState, Decision, LogChangedError
@@ -44,7 +45,7 @@ from spark_kafka_sink.transactions.ending import (
 )
 from spark_kafka_sink.transactions.ownership import Owner
 from spark_kafka_sink.transactions.result_errors import error_of, raise_refusal
-from spark_kafka_sink.transactions.results import AbortResult, Commit, Refuse, Visible, raised
+from spark_kafka_sink.transactions.results import AbortResult, Commit, Refuse, raised
 from spark_kafka_sink.transactions.steps import (
     AbortAll,
     AbortBatch,
@@ -191,18 +192,10 @@ class Committer:
         """
         goal = AbortBatch(owner, number, tuple(transactions), tasks_may_run)
         view = self.perform(goal)
-        if view.is_aborted is None:
+        result = result_of_abort(goal, view)
+        if result.is_decided:
             _warn_decided(owner.key, number, view.state)
-            return AbortResult(view.swept, Visible.UNKNOWN)
-        # The transactions of the batch show whether its rows are visible. A done batch with its
-        # number may have rows of another run, or of another thread that writes the same version.
-        is_done = view.were_committed
-        if is_done is None:
-            # (This abort may have made its run the newest one, so the first state counts, too.)
-            by_us = view.state.newest_run == view.first_run == owner.run_id
-            by_us = by_us and owner.numbering.is_of_micro_batches
-            is_done = by_us and view.state.done_batch(number) is not None
-        return AbortResult(view.swept, Visible.ALL if is_done else Visible.NONE)
+        return result
 
     def abort_unknown(self, key: str, mine: Callable[[TransactionalId], bool]) -> tuple[str, ...]:
         """Aborts a batch of ``key`` whose run is not known to the caller, because no task has sent

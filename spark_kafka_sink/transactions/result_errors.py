@@ -30,6 +30,7 @@ from spark_kafka_sink.transactions.results import (
     Changed,
     Commit,
     Contradicted,
+    DecidedBefore,
     EndedSomehow,
     Fate,
     InPart,
@@ -355,6 +356,14 @@ def _perhaps_decided(reason: PerhapsDecided, key: str) -> _Text:
 # --- it is decided -----------------------------------------------------------------------------
 
 
+def _decided_before(reason: DecidedBefore, key: str) -> _Text:
+    return _Text(
+        f"the decision to commit batch {reason.number} of '{key}' is recorded, so the batch was "
+        "not aborted",
+        "the next start of the query or job commits it, or 'kprod txn commit'",
+    )
+
+
 def _outcome_unknown(reason: OutcomeUnknown, key: str) -> _Text:
     return _Text(
         f"batch {reason.number} of '{key}' is decided, but the outcome of {len(reason.ids)} of its "
@@ -450,6 +459,7 @@ _TEXTS: Final[dict[type[Reason], Callable[[Any, str], _Text]]] = {
     NotDescribed: _not_described,
     EndedSomehow: _ended_somehow,
     PerhapsDecided: _perhaps_decided,
+    DecidedBefore: _decided_before,
     OutcomeUnknown: _outcome_unknown,
     NotFinished: _not_finished,
     Undone: _undone,

@@ -88,14 +88,19 @@ class AbortResult:
     """The result of a call of ``Committer.abort`` that has not failed.
 
     * ``swept``: the ids of the aborted transactions that no task has reported.
-    * ``visible``: NONE if no row of the batch is visible. UNKNOWN if the log has the decision to
-      commit the batch, which an abort never undoes. ALL if the run of the batch has already
+    * ``visible``: how many rows of the batch are visible. ALL if the run of the batch has already
       committed it. (Spark may call abort even after the commit. A block that was interrupted at its
       end does the same.)
+    * ``error``: if ``visible`` is SOME or UNKNOWN, the error that describes the state of the batch,
+      and what a user can do. None in all other cases.
+    * ``is_decided``: True if the log has the decision to commit the batch, so that nothing was
+      aborted.
     """
 
     swept: tuple[str, ...] = ()
     visible: Visible = Visible.NONE
+    error: KafkaError | None = None
+    is_decided: bool = False
 
 
 # --- the reasons of a failure ------------------------------------------------------------------
@@ -364,6 +369,15 @@ class EndedSomehow:
 
 
 @dataclass(frozen=True, slots=True)
+class DecidedBefore:
+    """The reason why it is unknown which rows of batch ``number`` are visible after its abort: the
+    commit log has the decision to commit the batch, so the abort has ended no transaction.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeUnknown:
     """The reason why a commit or the planning of a batch fails: the commit log has the decision to
     commit batch ``number``, and the outcome of some of its transactions is unknown.
@@ -464,8 +478,8 @@ class Raised:
 Reason = (
     LogLost | RunAborted | TakenOver | WrittenMeanwhile | VersionLeftOut | VersionForgotten
     | NotTheNextOne | OtherRows | WritesMissing | NotOpen | TooOld | NoLeader | OwnEnded | NotInTime
-    | NotRecorded | Undone | InPart | NotDescribed | EndedSomehow | OutcomeUnknown | PerhapsDecided
-    | NotFinished | BatchBefore | Changed | Contradicted | Raised
+    | NotRecorded | Undone | InPart | NotDescribed | EndedSomehow | DecidedBefore | OutcomeUnknown
+    | PerhapsDecided | NotFinished | BatchBefore | Changed | Contradicted | Raised
 )  # fmt: skip
 
 

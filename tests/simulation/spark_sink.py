@@ -53,6 +53,7 @@ Save = Callable[[dict[str, str], int | None], None]
 _OF_ABORTED_BLOCK = {
     Visible.NONE: Commit.EMPTY,
     Visible.ALL: Commit.ALREADY_DONE,
+    Visible.SOME: Commit.PARTIAL,
     Visible.UNKNOWN: Commit.UNKNOWN,
 }
 
@@ -132,8 +133,8 @@ class Sink:
         config = config_of(tuple(options.items()))
         plan = pickle.loads(planned) if batch_id is None else None
         if plan is not None and plan.aborts_block:
-            visible = transaction_commit.abort_block(config, plan, _unpickled(messages))
-            return _OF_ABORTED_BLOCK[visible]
+            found = transaction_commit.abort_block(config, plan, _unpickled(messages))
+            return _OF_ABORTED_BLOCK[found.visible]
         return transaction_commit.commit(config, plan, _unpickled(messages), batch_id, report)
 
     def abort(

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaError
-from spark_kafka_sink.datasource.foreach_batch import foreach_batch
+from spark_kafka_sink.config.sink_config import SinkConfig
+from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
+from spark_kafka_sink.datasource.plan import planned_batch
+from spark_kafka_sink.datasource.report.destinations import publish
+from spark_kafka_sink.datasource.report.kept_reports import kept
+from spark_kafka_sink.datasource.report.write_report import WriteOutcome, WriteReport
+from spark_kafka_sink.protocol.request import ApiKey
+from tests.fakes.fake_cluster.codec import Request
+from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation import test_edges_reports as reporting
 from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.scene_requests import of_data
 from tests.simulation.spark_checkpoints import Checkpoints
 from tests.simulation.spark_world import QUERY
 from tests.simulation.test_edges_reports import (
@@ -20,6 +31,116 @@ from tests.simulation.test_edges_reports import (
 
 pytestmark = [VERSIONS, pytest.mark.life(tasks=2, rows=2, new_worker=1.0)]
 topic, local, cut_off = reporting.topic, reporting.local, reporting.cut_off
+PARTLY = "committed in part"
+
+
+def last_error() -> dict[str, str]:
+    """Its code, message and hint, by their names."""
+    error: dict[str, str] = json.loads(kept(None) or "")["error"]
+    return error
+
+
+def outcomes(scene: Scene) -> list[str]:
+    """The outcome of each report in the topic."""
+    return [outcome for _, outcome in reports(scene)]
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, fits: Callable[[WriteReport], bool]) -> None:
+    """The process of a commit is killed before it publishes the first report that ``fits``."""
+    killed: list[WriteReport] = []
+
+    def publish_or_die(report: WriteReport, config: SinkConfig) -> None:
+        if not killed and fits(report):
+            killed.append(report)
+            raise KafkaError("killed")
+        publish(report, config)
+
+    monkeypatch.setattr(planned_batch, "publish", publish_or_die)
+
+
+def killed_when_partial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process of a commit is killed between the record of the loss and its report."""
+    killed_at(monkeypatch, lambda report: report.outcome is WriteOutcome.PARTIAL)
+
+
+def lose_a_task(scene: Scene) -> None:
+    """No EndTxn(commit) reaches the coordinator of one task's transaction, which its coordinator
+    aborts after 5 s, as after the timeout. All other transactions are committed.
+    """
+    lost: list[str] = []
+
+    def silent(request: Request) -> bool:
+        one = str(request.body.transactional_id)
+        if not of_data(request) or ".report" in one:
+            return False
+        if not lost:
+            lost.append(one)
+            scene.after(5_000, time_out)
+        return one == lost[0]
+
+    def time_out() -> None:
+        coordinator, now = scene.cluster.transactions, scene.cluster.now
+        found = coordinator.transactions[lost[0]]
+        version = 2 if scene.life.transaction_version == 2 else 0
+        who = (found.producer_id, found.epoch)
+        coordinator.end(lost[0], who, commit=False, version=version, now=now)
+        scene.control.clear()
+
+    scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=silent)
+
+
+# -- a batch that is committed in part ------------------------------------------------------------
+
+
+def test_a_partial_batch_is_partial_after_its_abort(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No later start of the query can report it, because planning refuses the batch."""
+    killed_when_partial(monkeypatch)
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    lose_a_task(scene)
+    with pytest.raises(KafkaError, match="killed"):
+        write(scene.frame(scene.run("driver"), 0), 0)
+    with pytest.raises(KafkaError, match=PARTLY):
+        write(scene.frame(scene.run("driver 2"), 0), 0)
+    assert "partial" in outcomes(scene)
+    assert last_outcome() == "partial"
+    assert len(scene.visible()) == 2, "of four rows"
+
+
+def test_the_advice_for_a_partial_batch_ends_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the next start nor 'kprod txn commit' does."""
+    killed_when_partial(monkeypatch)
+    write = foreach_batch("orders", **scene.options())
+    lose_a_task(scene)
+    with pytest.raises(KafkaError, match="killed"):
+        write(scene.frame(scene.run("driver"), 0), 0)
+    error = last_error()
+    assert error["code"] == "KP0611"
+    assert "kprod txn resolve orders~orders --batch 0 --as done" in error["hint"]
+    with scene.by_hand() as commands:
+        commands.resolve(commands.plan_resolve("orders~orders", 0, done=True))
+    write(scene.frame(scene.run("driver 2"), 1), 1)
+    assert len(scene.visible()) == 2 + 4
+
+
+def test_a_partial_block_has_a_report_that_says_so(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_when_partial(monkeypatch)
+    run = scene.run("driver")
+    lose_a_task(scene)
+
+    def block() -> None:
+        with transaction("sinks", 0, **scene.options(reportTopic=REPORTS)) as t:
+            t.write(scene.frame(run, 0))
+
+    with pytest.raises(KafkaError, match="killed"):
+        block()
+    assert "partial" in outcomes(scene)
+    assert last_outcome() == "partial"
 
 
 # -- which batch carries its report ---------------------------------------------------------------

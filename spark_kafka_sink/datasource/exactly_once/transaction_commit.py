@@ -39,7 +39,7 @@ from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
-from spark_kafka_sink.transactions.results import AbortResult, Commit, Visible
+from spark_kafka_sink.transactions.results import AbortResult, Commit
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 
 if TYPE_CHECKING:
@@ -100,16 +100,12 @@ def has_commit(
 
 def abort_block(
     config: SinkConfig, plan: TransactionPlan, messages: Sequence[TaskCommitMessage]
-) -> Visible:
+) -> AbortResult:
     """Aborts the transactions of all writes of a failed ``transaction`` block. ``plan`` and
     ``messages`` are those of the write without rows that Spark runs for this abort.
 
     Aborts nothing if the commit log already has the decision to commit the block. Returns how many
-    rows of the block are visible:
-
-    - NONE: the block is aborted.
-    - ALL: an earlier call has committed the block.
-    - UNKNOWN: the decision is in the commit log, and the block may be committed later.
+    rows of the block are visible. ALL means that an earlier call has committed the block.
 
     Raises KafkaError if the transactions can't be aborted.
     """
@@ -126,7 +122,7 @@ def abort_block(
     # Without a begun commit of this block, a done batch with its number is the batch of another
     # block. A refused replay is not committed either.
     is_ours = context.may_be_decided and not _is_refused_replay(plan)
-    return found.visible if is_ours else Visible.NONE
+    return found if is_ours else AbortResult(found.swept)
 
 
 def abort(

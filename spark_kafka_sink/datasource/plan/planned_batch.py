@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.error_kinds import Kind
 from spark_kafka_sink.base.errors import (
     CommitError,
-    CommitOutcomeUnknownError,
     DeliveryError,
     KafkaError,
     named,
@@ -91,7 +90,7 @@ class PlannedBatch:
             with contextlib.suppress(Exception):  # files are read; none of them may fail a commit
                 report = with_attempts(report, self.plan.failed.left(batch_id))
             with self._watched_commit(checked):
-                outcome = self._committed(checked, batch_id, report)
+                outcome, why = self._committed(checked, batch_id, report)
             self.plan.failed.end()
         except KafkaError as error:
             if report is None:
@@ -101,7 +100,6 @@ class PlannedBatch:
                 self.plan.config,
             )
             raise
-        why = _STOPPED[outcome]() if outcome in _STOPPED else None
         report = after_commit(report, outcome, why, _since(begun))
         if outcome is WriteOutcome.ABORTED:
             batch = self.plan.config.txn_version
@@ -140,7 +138,10 @@ class PlannedBatch:
 
     def _committed(
         self, messages: tuple[TaskCommitMessage, ...], batch_id: int | None, report: WriteReport
-    ) -> WriteOutcome:
+    ) -> tuple[WriteOutcome, KafkaError | None]:
+        """Commits the batch, or aborts its block if the write is to abort it. Returns the outcome,
+        and the error for the report if the block is not known to be committed.
+        """
         for message in messages:
             if batch_id is not None and message.identity.batch_id not in (-1, batch_id):
                 raise self._not_confirmed(
@@ -154,18 +155,20 @@ class PlannedBatch:
             then = f"so the batch fails; {stays}: {listed(letters.by_reason)}"
             check_letters(limits, letters.total, report.rows_in, then, self._not_confirmed)
         if not self.plan.config.is_exactly_once:
-            return WriteOutcome.ACKNOWLEDGED
+            return WriteOutcome.ACKNOWLEDGED, None
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
 
         configure_logging()
         config, transactions = self.plan.config, self.plan.transactions
         if transactions is not None and transactions.aborts_block:
-            visible = transaction_commit.abort_block(config, transactions, messages)
-            return _outcome_of_aborted_block(visible)
+            found = transaction_commit.abort_block(config, transactions, messages)
+            outcome = _outcome_of_abort(found.visible, WriteOutcome.DONE_BEFORE)
+            is_aborted = outcome is WriteOutcome.ABORTED
+            return outcome, _block_was_aborted() if is_aborted else found.error
         topic = config.report_topic
         record = None if topic is None else topic_record(report, topic)
         commit = transaction_commit.commit(config, transactions, messages, batch_id, record)
-        return WriteOutcome(commit.value)
+        return WriteOutcome(commit.value), None
 
     def _report_of_some(
         self,
@@ -320,10 +323,10 @@ class PlannedBatch:
             )
             outcome = WriteOutcome.COMMITTED if has_commit else WriteOutcome.NO_ROWS
             return replace(report, outcome=outcome, error=None)
-        if found.visible is Visible.UNKNOWN:
-            why = error_report(_decided_before())
-            return replace(report, outcome=WriteOutcome.UNKNOWN, error=why)
-        return report
+        if found.error is None:
+            return report
+        outcome = _outcome_of_abort(found.visible, WriteOutcome.COMMITTED)
+        return replace(report, outcome=outcome, error=error_report(found.error))
 
 
 def _fate(visible: Visible, rows: int) -> tuple[Kind, str]:
@@ -335,7 +338,7 @@ def _fate(visible: Visible, rows: int) -> tuple[Kind, str]:
     if visible is Visible.ALL:
         fate = "the batch was committed before, so their %d rows are visible to consumers"
         return Kind.DECIDED_NOT_ABORTED, fate % rows
-    if visible is Visible.UNKNOWN:
+    if visible is not Visible.NONE:
         fate = "the batch of their %d rows is decided, so it is not aborted"
         return Kind.DECIDED_NOT_ABORTED, fate % rows
     # (The coordinators of the transactions may not have shown it.)
@@ -355,27 +358,19 @@ def _block_was_aborted() -> KafkaError:
     )
 
 
-def _decided_before() -> KafkaError:
-    """The error in the report of an abort that has found the decision to commit the batch."""
-    return CommitOutcomeUnknownError(
-        "the decision to commit the batch is recorded, so the batch was not aborted",
-        hint="the next start of the query or job commits it, or 'kprod txn commit'",
-    )
-
-
-def _outcome_of_aborted_block(visible: Visible) -> WriteOutcome:
-    """The outcome of the write that was to abort its block. ``visible`` is the result of
-    ``transaction_commit.abort_block``.
+def _outcome_of_abort(visible: Visible, committed: WriteOutcome) -> WriteOutcome:
+    """The outcome of an abort, by the rows that are visible after it. ``committed`` is the outcome
+    if all are visible: DONE_BEFORE for the write that was to abort its ``transaction`` block, which
+    has no rows of its own.
     """
     from spark_kafka_sink.transactions.results import Visible
 
-    if visible is Visible.NONE:
-        return WriteOutcome.ABORTED
-    return WriteOutcome.DONE_BEFORE if visible is Visible.ALL else WriteOutcome.UNKNOWN
-
-
-#: The errors in the report of a write that was to abort its block, by the outcome of the block.
-_STOPPED = {WriteOutcome.ABORTED: _block_was_aborted, WriteOutcome.UNKNOWN: _decided_before}
+    outcomes = {
+        Visible.ALL: committed,
+        Visible.SOME: WriteOutcome.PARTIAL,
+        Visible.NONE: WriteOutcome.ABORTED,
+    }
+    return outcomes.get(visible, WriteOutcome.UNKNOWN)
 
 
 def _since(begun: float) -> int:
