@@ -360,7 +360,7 @@ def _decided_before(reason: DecidedBefore, key: str) -> _Text:
     return _Text(
         f"the decision to commit batch {reason.number} of '{key}' is recorded, so the batch was "
         "not aborted",
-        "the next start of the query or job commits it, or 'kprod txn commit'",
+        NOTHING_UNDONE,
     )
 
 

@@ -143,6 +143,24 @@ def test_a_partial_block_has_a_report_that_says_so(
     assert last_outcome() == "partial"
 
 
+# -- a batch that is decided ----------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_a_decided_job_without_a_version_has_no_next_start(scene: Scene) -> None:
+    """Another run writes all rows again, so only 'kprod txn commit' makes these rows visible."""
+    scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_data)
+    with pytest.raises(KafkaError, match="killed"):
+        scene.job(scene.run("driver"), scene.options(reportTopic=REPORTS), 3)
+    scene.control.clear()
+    assert last_outcome() == "unknown"
+    hint = last_error()["hint"]
+    assert "next start" not in hint
+    assert "for a job without txnAppId 'kprod txn commit' does" in hint
+    scene.job(scene.run("driver 2"), scene.options(), 4)
+    scene.ends_with(4)
+
+
 # -- which batch carries its report ---------------------------------------------------------------
 
 
