@@ -7,13 +7,24 @@ itself (``committer.py``) has collected all facts.
 
 from __future__ import annotations
 
+from spark_kafka_sink.admin.transaction_description import TransactionDescription
+from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import Decision
+from spark_kafka_sink.transactions.outcomes import (
+    Outcome,
+    is_committed,
+    is_lost,
+    is_prepared,
+    outcome_of,
+)
+from spark_kafka_sink.transactions.ownership import Numbering
 from spark_kafka_sink.transactions.result_errors import error_of
 from spark_kafka_sink.transactions.results import (
     AbortResult,
     Commit,
     DecidedBefore,
     Refuse,
+    StaysInPart,
     Visible,
     in_part,
 )
@@ -27,13 +38,21 @@ def result_of_abort(goal: AbortBatch, view: View) -> AbortResult:
         return _of_decided(goal, decision, view.state.lost)
     # The transactions of the batch show whether its rows are visible. A done batch with its number
     # may have rows of another run, or of another thread that writes the same version.
-    is_done = view.were_committed
-    if is_done is None:
+    visible = _by_descriptions(goal, view)
+    if visible is Visible.SOME:
+        lost = tuple(
+            t.transactional_id for t, now in _pairs(goal, view) if not is_committed(t, now)
+        )
+        reason = StaysInPart(goal.number, len(goal.transactions), lost)
+        error = error_of(goal.key, Refuse(Commit.PARTIAL, reason))
+        return AbortResult(view.swept, visible, error)
+    if visible is Visible.UNKNOWN:
         # (This abort may have made its run the newest one, so the first state counts, too.)
         by_us = view.state.newest_run == view.first_run == goal.owner.run_id
         by_us = by_us and goal.owner.numbering.is_of_micro_batches
         is_done = by_us and view.state.done_batch(goal.number) is not None
-    return AbortResult(view.swept, Visible.ALL if is_done else Visible.NONE)
+        visible = Visible.ALL if is_done else Visible.NONE
+    return AbortResult(view.swept, visible)
 
 
 def _of_decided(goal: AbortBatch, decision: Decision, lost: tuple[str, ...]) -> AbortResult:
@@ -42,3 +61,39 @@ def _of_decided(goal: AbortBatch, decision: Decision, lost: tuple[str, ...]) -> 
     if lost:
         how = in_part(decision, lost)
     return AbortResult((), how.visible, error_of(goal.key, how), is_decided=True)
+
+
+def _pairs(
+    goal: AbortBatch, view: View
+) -> list[tuple[PreparedTransaction, TransactionDescription]]:
+    """Each transaction of the batch, with its description before the abort. Empty if there is no
+    description.
+    """
+    return list(zip(goal.transactions, view.before_abort, strict=False))
+
+
+def _by_descriptions(goal: AbortBatch, view: View) -> Visible:
+    """How many rows are visible, by the coordinators' descriptions of the batch's transactions.
+    UNKNOWN if there are no descriptions, or if these do not show it.
+    """
+    pairs = _pairs(goal, view)
+    committed = [is_committed(t, now) for t, now in pairs]
+    # (The abort has ended the open transactions, or they time out: the log has no decision.)
+    not_committed = [is_prepared(t, now) or _is_aborted(goal, t, now) for t, now in pairs]
+    if not pairs:
+        return Visible.UNKNOWN
+    if all(committed):
+        return Visible.ALL
+    if all(not_committed):
+        return Visible.NONE
+    return Visible.SOME if any(committed) and any(not_committed) else Visible.UNKNOWN
+
+
+def _is_aborted(
+    goal: AbortBatch, transaction: PreparedTransaction, now: TransactionDescription
+) -> bool:
+    # Other threads of the run may write later versions, in transactions with the same ids. In all
+    # other cases, this abort comes before the next batch of the run.
+    if goal.owner.numbering is Numbering.VERSIONS:
+        return is_lost(transaction, now)
+    return outcome_of(transaction, now) is Outcome.LOST

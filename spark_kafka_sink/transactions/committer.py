@@ -280,8 +280,8 @@ class _Performance:
                 own = prepared_once(client, goal.owner, goal.batch, step, view.prepared)
                 return replace(view, own=own, prepared=own)
             case AbortAll(transactions):
-                ended, were = abort_and_see(client, transactions, client.deadline())
-                return replace(view, is_aborted=ended, were_committed=were)
+                ended, seen = abort_and_see(client, transactions, client.deadline())
+                return replace(view, is_aborted=ended, before_abort=seen)
             case Search():
                 return self._searched(step, view)
             case Sweep():

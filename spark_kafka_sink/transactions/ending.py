@@ -30,7 +30,6 @@ from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.lease import margin_ms
 from spark_kafka_sink.transactions.outcomes import (
     Outcome,
-    all_committed,
     is_committed,
     is_prepared,
     outcome_of,
@@ -459,20 +458,20 @@ def abort_all(
 
 def abort_and_see(
     client: TransactionClient, transactions: Sequence[PreparedTransaction], deadline_ms: int
-) -> tuple[bool, bool | None]:
-    """As :func:`abort_all`. The second result is that of :func:`all_committed`, by the descriptions
-    before the abort. It is None if the transactions can't be described in time.
+) -> tuple[bool, tuple[TransactionDescription, ...]]:
+    """As :func:`abort_all`. The second result has the descriptions of ``transactions`` before the
+    abort, in the same order. It is empty if the transactions can't be described in time.
     """
-    were_committed = None
+    seen: tuple[TransactionDescription, ...] = ()
     try:
         found = client.describe([t.transactional_id for t in transactions], deadline_ms)
-        were_committed = all_committed(transactions, found)
+        seen = tuple(found[t.transactional_id] for t in transactions)
         prepared = [t for t in transactions if is_prepared(t, found[t.transactional_id])]
         open_ = {t.transactional_id: found[t.transactional_id] for t in prepared}
         answers = client.abort_exactly(open_, deadline_ms, prepared=open_)
     except KafkaTimeoutError:
-        return False, were_committed
-    return not {None, ErrorCode.LEADER_NOT_AVAILABLE} & set(answers.values()), were_committed
+        return False, seen
+    return not {None, ErrorCode.LEADER_NOT_AVAILABLE} & set(answers.values()), seen
 
 
 def undo(

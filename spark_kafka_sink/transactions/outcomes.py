@@ -12,7 +12,6 @@ these errors as "committed", and lost data: FLINK-23839.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Final
 
@@ -93,22 +92,6 @@ def is_lost(transaction: PreparedTransaction, found: TransactionDescription) -> 
         transaction.transaction_version > 1 or found.producer_epoch == transaction.producer_epoch
     )
     return is_its_own and outcome_of(transaction, found) is Outcome.LOST
-
-
-def all_committed(
-    transactions: Sequence[PreparedTransaction], found: Mapping[str, TransactionDescription]
-) -> bool | None:
-    """Whether all ``transactions`` of a batch are committed, by the coordinators' descriptions
-    ``found``. False if one of them was aborted or is still open. None if there is no transaction,
-    or if the descriptions don't show it.
-
-    Call this before the run of the batch writes its next batch, which may use the same ids again.
-    """
-    seen = [(t, found[t.transactional_id]) for t in transactions]
-    if seen and all(is_committed(t, now) for t, now in seen):
-        return True
-    is_one_not = any(is_prepared(t, now) or outcome_of(t, now) is Outcome.LOST for t, now in seen)
-    return False if is_one_not else None
 
 
 def is_prepared(transaction: PreparedTransaction, found: TransactionDescription) -> bool:

@@ -50,6 +50,7 @@ from spark_kafka_sink.transactions.results import (
     Reason,
     Refuse,
     RunAborted,
+    StaysInPart,
     TakenOver,
     TooOld,
     Undone,
@@ -417,6 +418,19 @@ def _in_part(reason: InPart, key: str) -> _Text:
     )
 
 
+def _stays_in_part(reason: StaysInPart, key: str) -> _Text:
+    number, lost = reason.number, reason.ids
+    return _Text(
+        f"batch {number} of '{key}' is committed in part: {len(lost)} of its {reason.of} "
+        f"transactions were aborted ({named(lost, _NAMED)}), and the commit log does not have its "
+        "decision any more",
+        f"an operator has resolved it, and 'kprod txn describe {key}' shows whether it is done: if "
+        "it is, the missing rows stay missing; if it is not, the query, or another run of the job, "
+        "writes all of it again (the others' rows come twice)",
+        ids=lost,
+    )
+
+
 # --- an operator's change ----------------------------------------------------------------------
 
 
@@ -464,6 +478,7 @@ _TEXTS: Final[dict[type[Reason], Callable[[Any, str], _Text]]] = {
     NotFinished: _not_finished,
     Undone: _undone,
     InPart: _in_part,
+    StaysInPart: _stays_in_part,
     Changed: _changed,
     Contradicted: _contradicted,
 }

@@ -340,6 +340,20 @@ class InPart:
 
 
 @dataclass(frozen=True, slots=True)
+class StaysInPart:
+    """The reason why batch ``number`` is visible only in part after its abort: at least one of its
+    transactions is committed, at least one is not, and the commit log does not have the decision
+    to commit the batch any more. As a rule, an operator has resolved the batch.
+    """
+
+    number: int
+    #: The number of the batch's transactions.
+    of: int
+    #: The ids of the transactions that are not committed.
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NotDescribed:
     """The reason why a commit fails: it is unknown whether the batch is committed. The decision to
     commit the batch is not in the commit log now, but may have been there before. So the commit
@@ -478,8 +492,8 @@ class Raised:
 Reason = (
     LogLost | RunAborted | TakenOver | WrittenMeanwhile | VersionLeftOut | VersionForgotten
     | NotTheNextOne | OtherRows | WritesMissing | NotOpen | TooOld | NoLeader | OwnEnded | NotInTime
-    | NotRecorded | Undone | InPart | NotDescribed | EndedSomehow | DecidedBefore | OutcomeUnknown
-    | PerhapsDecided | NotFinished | BatchBefore | Changed | Contradicted | Raised
+    | NotRecorded | Undone | InPart | StaysInPart | NotDescribed | EndedSomehow | DecidedBefore
+    | OutcomeUnknown | PerhapsDecided | NotFinished | BatchBefore | Changed | Contradicted | Raised
 )  # fmt: skip
 
 

@@ -284,8 +284,9 @@ class View:
     #: None before the attempt to abort the prepared transactions of the batch. After the attempt,
     #: False if one of these transactions may still be open, and True if none is open.
     is_aborted: bool | None = None
-    #: Whether all of these transactions were committed before the attempt. None if this is unknown.
-    were_committed: bool | None = None
+    #: The coordinators' descriptions of these transactions before the attempt, in the same order.
+    #: Empty if no descriptions were received in time.
+    before_abort: tuple[TransactionDescription, ...] = ()
     #: The orphans that were aborted, and the number of searches for orphans.
     swept: tuple[str, ...] = ()
     sweeps: int = 0

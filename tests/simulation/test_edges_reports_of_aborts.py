@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from spark_kafka_sink.base.errors import KafkaError
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
 from spark_kafka_sink.datasource.plan import planned_batch
+from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
 from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.kept_reports import kept
 from spark_kafka_sink.datasource.report.write_report import WriteOutcome, WriteReport
@@ -43,6 +45,18 @@ def last_error() -> dict[str, str]:
 def outcomes(scene: Scene) -> list[str]:
     """The outcome of each report in the topic."""
     return [outcome for _, outcome in reports(scene)]
+
+
+def before_abort(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
+    """``then`` comes between the end of the commit's process and Spark's abort."""
+    abort = PlannedBatch.abort
+
+    def late(batch: PlannedBatch, messages: Any, batch_id: int | None = None) -> None:
+        monkeypatch.setattr(PlannedBatch, "abort", abort)
+        then()
+        abort(batch, messages, batch_id)
+
+    monkeypatch.setattr(PlannedBatch, "abort", late)
 
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, fits: Callable[[WriteReport], bool]) -> None:
@@ -141,6 +155,30 @@ def test_a_partial_block_has_a_report_that_says_so(
         block()
     assert "partial" in outcomes(scene)
     assert last_outcome() == "partial"
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_partial_batch_that_is_resolved_is_not_aborted(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    """The operator comes before Spark's abort. Rows of one task are visible."""
+    killed_when_partial(monkeypatch)
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    lose_a_task(scene)
+
+    def resolve() -> None:
+        with scene.by_hand() as commands:
+            commands.resolve(commands.plan_resolve("orders~orders", 0, done=done))
+
+    before_abort(monkeypatch, resolve)
+    with pytest.raises(KafkaError, match="killed"):
+        write(scene.frame(scene.run("driver"), 0), 0)
+    assert len(scene.visible()) == 2, "of four rows"
+    assert last_outcome() == "partial"
+    assert "kprod txn describe orders~orders" in last_error()["hint"]
+    write(scene.frame(scene.run("driver 2"), 0), 0)
+    rows = [row for found in scene.seen().values() for row in found]
+    assert len(rows) == (2 if done else 2 + 4), "it is dropped, or written again"
 
 
 # -- a batch that is decided ----------------------------------------------------------------------

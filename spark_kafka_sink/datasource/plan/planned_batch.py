@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
 
     from spark_kafka_sink.datasource.plan.write_plan import WritePlan
-    from spark_kafka_sink.transactions.results import Visible
+    from spark_kafka_sink.transactions.results import AbortResult, Visible
 
 _log = logging.getLogger(__name__)
 
@@ -303,7 +303,7 @@ class PlannedBatch:
                 failure_of(report),
             )
             return report if report.failed_attempts else replace(report, error=error_report(error))
-        kind, fate = _fate(found.visible, report.rows)
+        kind, fate = _fate(found, report.rows)
         warn(
             _log,
             kind,
@@ -329,17 +329,20 @@ class PlannedBatch:
         return replace(report, outcome=outcome, error=error_report(found.error))
 
 
-def _fate(visible: Visible, rows: int) -> tuple[Kind, str]:
+def _fate(found: AbortResult, rows: int) -> tuple[Kind, str]:
     """The code and a part of the warning about a batch that Spark has aborted: whether its ``rows``
-    rows are visible. ``visible`` is the field of :class:`AbortResult`.
+    rows are visible.
     """
     from spark_kafka_sink.transactions.results import Visible
 
-    if visible is Visible.ALL:
+    if found.is_decided:
+        fate = "the batch of their %d rows is decided, so it is not aborted"
+        return Kind.DECIDED_NOT_ABORTED, fate % rows
+    if found.visible is Visible.ALL:
         fate = "the batch was committed before, so their %d rows are visible to consumers"
         return Kind.DECIDED_NOT_ABORTED, fate % rows
-    if visible is not Visible.NONE:
-        fate = "the batch of their %d rows is decided, so it is not aborted"
+    if found.visible is Visible.SOME:
+        fate = "the batch was committed before in part, so some of their %d rows are visible"
         return Kind.DECIDED_NOT_ABORTED, fate % rows
     # (The coordinators of the transactions may not have shown it.)
     fate = (
