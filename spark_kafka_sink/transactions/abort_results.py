@@ -38,7 +38,7 @@ def result_of_abort(goal: AbortBatch, view: View) -> AbortResult:
         return _of_decided(goal, decision, view.state.lost)
     # The transactions of the batch show whether its rows are visible. A done batch with its number
     # may have rows of another run, or of another thread that writes the same version.
-    visible = _by_descriptions(goal, view)
+    visible = _by_descriptions(goal, view) if goal.transactions else _by_log(goal, view)
     if visible is Visible.SOME:
         lost = tuple(
             t.transactional_id for t, now in _pairs(goal, view) if not is_committed(t, now)
@@ -46,13 +46,7 @@ def result_of_abort(goal: AbortBatch, view: View) -> AbortResult:
         reason = StaysInPart(goal.number, len(goal.transactions), lost)
         error = error_of(goal.key, Refuse(Commit.PARTIAL, reason))
         return AbortResult(view.swept, visible, error)
-    if visible is Visible.UNKNOWN:
-        # (This abort may have made its run the newest one, so the first state counts, too.)
-        by_us = view.state.newest_run == view.first_run == goal.owner.run_id
-        by_us = by_us and goal.owner.numbering.is_of_micro_batches
-        is_done = by_us and view.state.done_batch(goal.number) is not None
-        visible = Visible.ALL if is_done else Visible.NONE
-    return AbortResult(view.swept, visible)
+    return AbortResult(view.swept, Visible.NONE if visible is Visible.UNKNOWN else visible)
 
 
 def _of_decided(goal: AbortBatch, decision: Decision, lost: tuple[str, ...]) -> AbortResult:
@@ -61,6 +55,19 @@ def _of_decided(goal: AbortBatch, decision: Decision, lost: tuple[str, ...]) -> 
     if lost:
         how = in_part(decision, lost)
     return AbortResult((), how.visible, error_of(goal.key, how), is_decided=True)
+
+
+def _by_log(goal: AbortBatch, view: View) -> Visible:
+    """Whether a batch is done, by the state of the key. Only for a batch without a task's
+    transaction: the end of a block, or the offsets of a consumer group without rows. The log does
+    not show whose rows a done batch has: another driver may have committed them.
+    """
+    # (This abort may have made its run the newest one, so the first state counts, too.)
+    by_us = view.state.newest_run == view.first_run == goal.owner.run_id
+    by_us = by_us and goal.owner.numbering.is_of_micro_batches
+    if by_us and view.state.done_batch(goal.number) is not None:
+        return Visible.ALL
+    return Visible.UNKNOWN
 
 
 def _pairs(

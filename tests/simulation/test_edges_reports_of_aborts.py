@@ -27,8 +27,11 @@ from tests.simulation.spark_checkpoints import Checkpoints
 from tests.simulation.spark_world import QUERY
 from tests.simulation.test_edges_reports import (
     REPORTS,
+    beside,
+    fails,
     last_outcome,
     reports,
+    when_written,
 )
 
 pytestmark = [VERSIONS, pytest.mark.life(tasks=2, rows=2, new_worker=1.0)]
@@ -197,6 +200,38 @@ def test_a_decided_job_without_a_version_has_no_next_start(scene: Scene) -> None
     assert "for a job without txnAppId 'kprod txn commit' does" in hint
     scene.job(scene.run("driver 2"), scene.options(), 4)
     scene.ends_with(4)
+
+
+# -- a batch whose transactions are not described -------------------------------------------------
+
+
+def silent_after_its_commit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the commit, coordinators describe no transaction for a while."""
+
+    def silence() -> None:
+        scene.control.drop(ApiKey.DESCRIBE_TRANSACTIONS, FOREVER)
+        scene.after(25_000, scene.control.clear)
+
+    before_abort(monkeypatch, silence)
+
+
+def test_a_dropped_batch_is_not_committed_beside_a_silent_broker(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another driver has committed the batch, and the drop takes the key over. So the log shows a
+    done batch of this run, and an audit would not find its rows.
+    """
+    first, second = scene.run("driver"), scene.run("driver 2")
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    killed_at(monkeypatch, lambda report: report.outcome is WriteOutcome.DONE_BEFORE)
+    beside(scene, first, lambda: write(scene.frame(first, 0), 0))
+    when_written(
+        scene, second, lambda: beside(scene, first, lambda: write(scene.frame(first, 1), 1))
+    )
+    silent_after_its_commit(scene, monkeypatch)
+    beside(scene, second, fails(lambda: write(scene.frame(second, 1), 1), "killed"))
+    assert last_outcome() in ("unknown", "aborted")
+    scene.ends_with(0, 1)
 
 
 # -- which batch carries its report ---------------------------------------------------------------
