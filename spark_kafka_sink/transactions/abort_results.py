@@ -23,6 +23,7 @@ from spark_kafka_sink.transactions.results import (
     AbortResult,
     Commit,
     DecidedBefore,
+    EndNotShown,
     Refuse,
     StaysInPart,
     Visible,
@@ -31,11 +32,15 @@ from spark_kafka_sink.transactions.results import (
 from spark_kafka_sink.transactions.steps import AbortBatch, View
 
 
-def result_of_abort(goal: AbortBatch, view: View) -> AbortResult:
-    """Returns the result of the abort ``goal``, from all facts that the abort has collected."""
+def result_of_abort(goal: AbortBatch, view: View, *, may_be_committed: bool) -> AbortResult:
+    """Returns the result of the abort ``goal``, from all facts that the abort has collected.
+    ``may_be_committed`` is False if no commit of the batch has begun.
+    """
     decision = view.state.decision
     if view.is_aborted is None and decision is not None:
         return _of_decided(goal, decision, view.state.lost)
+    if not may_be_committed:
+        return AbortResult(view.swept)
     # The transactions of the batch show whether its rows are visible. A done batch with its number
     # may have rows of another run, or of another thread that writes the same version.
     visible = _by_descriptions(goal, view) if goal.transactions else _by_log(goal, view)
@@ -46,7 +51,10 @@ def result_of_abort(goal: AbortBatch, view: View) -> AbortResult:
         reason = StaysInPart(goal.number, len(goal.transactions), lost)
         error = error_of(goal.key, Refuse(Commit.PARTIAL, reason))
         return AbortResult(view.swept, visible, error)
-    return AbortResult(view.swept, Visible.NONE if visible is Visible.UNKNOWN else visible)
+    if visible is Visible.UNKNOWN:
+        error = error_of(goal.key, Refuse(Commit.UNKNOWN, EndNotShown(goal.number)))
+        return AbortResult(view.swept, visible, error)
+    return AbortResult(view.swept, visible)
 
 
 def _of_decided(goal: AbortBatch, decision: Decision, lost: tuple[str, ...]) -> AbortResult:
@@ -61,13 +69,20 @@ def _by_log(goal: AbortBatch, view: View) -> Visible:
     """Whether a batch is done, by the state of the key. Only for a batch without a task's
     transaction: the end of a block, or the offsets of a consumer group without rows. The log does
     not show whose rows a done batch has: another driver may have committed them.
+
+    UNKNOWN if another run has taken over the key, or if an operator has reset the key.
     """
+    state = view.state
     # (This abort may have made its run the newest one, so the first state counts, too.)
-    by_us = view.state.newest_run == view.first_run == goal.owner.run_id
-    by_us = by_us and goal.owner.numbering.is_of_micro_batches
-    if by_us and view.state.done_batch(goal.number) is not None:
-        return Visible.ALL
-    return Visible.UNKNOWN
+    by_us = state.newest_run == view.first_run == goal.owner.run_id
+    if not by_us or not goal.owner.numbering.is_of_micro_batches:
+        return Visible.UNKNOWN
+    done = state.done_batch(goal.number)
+    if done is None:
+        # (An operator may have resolved a PARTIAL batch, to be written again. This is not shown.)
+        return Visible.NONE if state.last_done < goal.number else Visible.UNKNOWN
+    # (If an operator has resolved the batch as done, it has neither.)
+    return Visible.ALL if done.payloads or done.digest else Visible.UNKNOWN
 
 
 def _pairs(

@@ -173,6 +173,7 @@ class Committer:
         transactions: Sequence[PreparedTransaction],
         *,
         tasks_may_run: bool,
+        may_be_committed: bool = True,
     ) -> AbortResult:
         """Aborts batch ``number``, whose prepared transactions are ``transactions``. Then aborts
         orphans, which are open transactions that will not be committed:
@@ -188,11 +189,13 @@ class Committer:
         With ``tasks_may_run``, tasks of the batch may still open transactions. So the abort waits
         for KILLED_AFTER_MS, in which Spark kills the tasks, and searches for orphans a second time.
 
-        Returns the ids of the aborted orphans, and whether rows of the batch are visible.
+        Returns the ids of the aborted orphans, and how many rows of the batch are visible. With
+        ``may_be_committed``, a commit of the batch may have begun. Then the result is UNKNOWN if
+        nothing shows how the batch has ended.
         """
         goal = AbortBatch(owner, number, tuple(transactions), tasks_may_run)
         view = self.perform(goal)
-        result = result_of_abort(goal, view)
+        result = result_of_abort(goal, view, may_be_committed=may_be_committed)
         if result.is_decided:
             _warn_decided(owner.key, number, view.state)
         return result

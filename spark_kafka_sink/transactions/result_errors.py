@@ -32,6 +32,7 @@ from spark_kafka_sink.transactions.results import (
     Contradicted,
     DecidedBefore,
     EndedSomehow,
+    EndNotShown,
     Fate,
     InPart,
     LogLost,
@@ -365,6 +366,16 @@ def _decided_before(reason: DecidedBefore, key: str) -> _Text:
     )
 
 
+def _end_not_shown(reason: EndNotShown, key: str) -> _Text:
+    return _Text(
+        f"a commit of batch {reason.number} of '{key}' may have begun before its abort, and "
+        "nothing shows whether the batch is committed",
+        "start the query again, or the job with the same txnVersion: it leaves the batch out if it "
+        "is committed, and writes it if it is not; for a job without txnAppId, look whether its "
+        "rows are visible before it is run again",
+    )
+
+
 def _outcome_unknown(reason: OutcomeUnknown, key: str) -> _Text:
     return _Text(
         f"batch {reason.number} of '{key}' is decided, but the outcome of {len(reason.ids)} of its "
@@ -474,6 +485,7 @@ _TEXTS: Final[dict[type[Reason], Callable[[Any, str], _Text]]] = {
     EndedSomehow: _ended_somehow,
     PerhapsDecided: _perhaps_decided,
     DecidedBefore: _decided_before,
+    EndNotShown: _end_not_shown,
     OutcomeUnknown: _outcome_unknown,
     NotFinished: _not_finished,
     Undone: _undone,

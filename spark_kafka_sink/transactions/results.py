@@ -392,6 +392,16 @@ class DecidedBefore:
 
 
 @dataclass(frozen=True, slots=True)
+class EndNotShown:
+    """The reason why it is unknown whether batch ``number`` is committed after its abort: a commit
+    of the batch may have begun, and neither the commit log nor the coordinators of the batch's
+    transactions show how it has ended.
+    """
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeUnknown:
     """The reason why a commit or the planning of a batch fails: the commit log has the decision to
     commit batch ``number``, and the outcome of some of its transactions is unknown.
@@ -493,7 +503,8 @@ Reason = (
     LogLost | RunAborted | TakenOver | WrittenMeanwhile | VersionLeftOut | VersionForgotten
     | NotTheNextOne | OtherRows | WritesMissing | NotOpen | TooOld | NoLeader | OwnEnded | NotInTime
     | NotRecorded | Undone | InPart | StaysInPart | NotDescribed | EndedSomehow | DecidedBefore
-    | OutcomeUnknown | PerhapsDecided | NotFinished | BatchBefore | Changed | Contradicted | Raised
+    | EndNotShown | OutcomeUnknown | PerhapsDecided | NotFinished | BatchBefore | Changed
+    | Contradicted | Raised
 )  # fmt: skip
 
 

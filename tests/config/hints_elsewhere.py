@@ -11,6 +11,9 @@ FOLLOWED_BY: dict[str, tuple[str, ...]] = {
     "transactions/test_driver_transactions.py::test_a_search_for_an_id_ends_and_a_new_run_commits":
         ("start the query or the job again: its new run",),
     "simulation/test_edges_reports_of_aborts.py"
+    "::test_a_committed_job_is_not_aborted_beside_a_silent_broker":
+        ("start the query again, or the job with the same",),
+    "simulation/test_edges_reports_of_aborts.py"
     "::test_a_partial_batch_that_is_resolved_is_not_aborted":
         ("an operator has resolved it, and",),
     "simulation/test_edges_attempts.py::test_a_version_that_the_log_has_forgotten_is_an_error":

@@ -358,10 +358,12 @@ def test_a_batch_stays_committed_after_a_take_over(
 def test_a_failed_replay_by_a_run_without_the_key_is_aborted(scene: Scene) -> None:
     """The run that has committed the batch was aborted: the newest run is the one of the replay."""
 
-    def abort(written: Written) -> Visible:
+    def abort(written: Written, *, finished: bool = True) -> Visible:
         owner = owner_of(written.run.id, written.plan)
         with scene.driver_side(written.run) as driver:
-            found = driver.abort(owner, 0, written.prepared, tasks_may_run=False)
+            found = driver.abort(
+                owner, 0, written.prepared, tasks_may_run=False, may_be_committed=finished
+            )
         return found.visible
 
     first = scene.first_batch()
@@ -369,7 +371,8 @@ def test_a_failed_replay_by_a_run_without_the_key_is_aborted(scene: Scene) -> No
     assert abort(first) is Visible.ALL
     assert abort(first._replace(messages=[])) is Visible.ALL, "the log shows it, too"
     again = scene.written(scene.run("run-1"), 0)
-    assert abort(again) is Visible.NONE
+    assert abort(again) is Visible.UNKNOWN, "the log does not show whose the done batch is"
+    assert abort(again, finished=False) is Visible.NONE
     scene.ends_with(0)
 
 

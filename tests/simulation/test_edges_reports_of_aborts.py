@@ -23,8 +23,10 @@ from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation import test_edges_reports as reporting
 from tests.simulation.scene import VERSIONS, Scene
 from tests.simulation.scene_requests import of_data
-from tests.simulation.spark_checkpoints import Checkpoints
-from tests.simulation.spark_world import QUERY
+from tests.simulation.spark_checkpoints import SOURCE, Checkpoints
+from tests.simulation.spark_sink import Frame
+from tests.simulation.spark_tasks import Attempt
+from tests.simulation.spark_world import QUERY, Run
 from tests.simulation.test_edges_reports import (
     REPORTS,
     beside,
@@ -232,6 +234,150 @@ def test_a_dropped_batch_is_not_committed_beside_a_silent_broker(
     beside(scene, second, fails(lambda: write(scene.frame(second, 1), 1), "killed"))
     assert last_outcome() in ("unknown", "aborted")
     scene.ends_with(0, 1)
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+@pytest.mark.usefixtures("cut_off")
+def test_a_committed_job_is_not_aborted_beside_a_silent_broker(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, numbered: bool
+) -> None:
+    numbers: dict[str, object] = {"txnAppId": "app", "txnVersion": 3} if numbered else {}
+    options = scene.options(reportTopic=REPORTS, **numbers)
+    silent_after_its_commit(scene, monkeypatch)
+    with pytest.raises(KafkaError, match="killed"):
+        scene.job(scene.run("driver"), options, 3)
+    scene.ends_with(3)
+    assert last_outcome() == "unknown"
+    assert outcomes(scene) == ["committed", "unknown"]
+    if numbered:  # as its hint tells
+        scene.job(scene.run("driver 2"), options, 3)
+        scene.ends_with(3)
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_an_empty_batch_is_not_unknown_after_a_take_over(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has nothing to commit, so no row can be visible."""
+    first, second = scene.run("driver"), scene.run("driver 2")
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    before_abort(
+        monkeypatch, lambda: beside(scene, second, lambda: write(scene.frame(second, 1), 1))
+    )
+    beside(scene, first, fails(lambda: write(scene.frame(first, 0, rows=0), 0), "killed"))
+    assert last_outcome() == "aborted"
+
+
+def test_a_stopped_batch_that_is_not_committed_is_aborted(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its tasks have finished, and the user stops it before its commit begins."""
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+
+    def stopped(*_: object) -> None:
+        raise KafkaError("stopped")
+
+    monkeypatch.setattr(PlannedBatch, "commit", stopped)
+    with pytest.raises(KafkaError, match="stopped"):
+        write(scene.frame(scene.run("driver"), 0), 0)
+    assert reports(scene) == [(4, "aborted")]
+    scene.ends_with()
+
+
+def job_in_the_same_workers(scene: Scene, run: Run, number: int) -> None:
+    options = scene.options(txnAppId="app", txnVersion=number, reportTopic=REPORTS)
+    scene.job(run, options, number)
+
+
+@pytest.mark.life(tasks=2, rows=2, new_worker=0.0)
+def test_a_version_whose_ids_are_used_again_is_not_aborted(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread of the driver has written the next version before the abort."""
+    run = scene.run("driver")
+    killed_at(monkeypatch, lambda report: report.txn_version == 3)
+    job_in_the_same_workers(scene, run, 2)
+    before_abort(monkeypatch, lambda: job_in_the_same_workers(scene, run, 4))
+    with pytest.raises(KafkaError, match="killed"):
+        job_in_the_same_workers(scene, run, 3)
+    scene.ends_with(2, 3, 4)
+    assert last_outcome() in ("unknown", "committed")
+    assert "aborted" not in outcomes(scene)
+
+
+# -- a batch without a transaction of a task ------------------------------------------------------
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_a_batch_of_offsets_is_not_aborted_after_a_take_over(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the log could show that it has committed its offsets."""
+    checkpoints, path = Checkpoints(), Checkpoints().path("orders")
+    scene.cluster.create_topic(SOURCE, 1)
+    options = scene.options(offsetsGroup="readers", checkpointLocation=path, reportTopic=REPORTS)
+    write = foreach_batch("orders", **options)
+    checkpoints.begin("orders", QUERY, 0)
+    first, second = scene.run("driver"), scene.run("driver 2")
+
+    def take_over() -> None:
+        checkpoints.begin("orders", QUERY, 1)
+        beside(scene, second, lambda: write(scene.frame(second, 1, rows=2), 1))
+
+    before_abort(monkeypatch, take_over)
+    beside(scene, first, fails(lambda: write(scene.frame(first, 0, rows=0), 0), "killed"))
+    assert last_outcome() == "unknown"
+    assert reports(scene) == [(0, "committed"), (4, "committed"), (0, "unknown")]
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_a_committed_batch_of_offsets_is_committed_after_its_abort(scene: Scene) -> None:
+    checkpoints, path = Checkpoints(), Checkpoints().path("orders")
+    scene.cluster.create_topic(SOURCE, 1)
+    options = scene.options(offsetsGroup="readers", checkpointLocation=path, reportTopic=REPORTS)
+    write = foreach_batch("orders", **options)
+    checkpoints.begin("orders", QUERY, 0)
+    with pytest.raises(KafkaError, match="killed"):
+        write(scene.frame(scene.run("driver"), 0, rows=0), 0)
+    assert last_outcome() == "committed"
+    assert reports(scene) == [(0, "committed")]
+
+
+def test_a_committed_block_is_not_aborted_after_a_take_over(scene: Scene) -> None:
+    """Ctrl-C comes after the commit, and another driver commits the next batch between the planning
+    of the write that is to abort the block, and this abort.
+    """
+    first, second = scene.run("driver"), scene.run("driver 2")
+    options = scene.options(reportTopic=REPORTS)
+    frame = scene.frame(first, 0)
+    save, ends, ran = frame._save, list[str](), list[object]()
+    attempts = scene.attempts
+
+    def interrupted(given: dict[str, str], part: int | None) -> None:
+        save(given, part)
+        if part is None and not ends:
+            ends.append("committed")
+            raise KeyboardInterrupt
+
+    def block(of: Frame, number: int) -> None:
+        with transaction("sinks", number, **options) as t:
+            frame._save = interrupted
+            t.write(of)  # type: ignore[arg-type]
+
+    def attempts_and_then(of: Run, *args: Any, **how: Any) -> list[Attempt]:
+        found = attempts(of, *args, **how)
+        if of is first and ends and not ran:
+            ran.append(True)
+            beside(scene, second, lambda: block(scene.frame(second, 1, rows=2), 1))
+        return found
+
+    scene.attempts = attempts_and_then  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        block(frame, 0)
+    assert ran
+    scene.ends_with(0, 1)
+    assert last_outcome() == "unknown"
+    assert outcomes(scene) == ["committed", "committed", "unknown"]
 
 
 # -- which batch carries its report ---------------------------------------------------------------

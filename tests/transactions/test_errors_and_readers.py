@@ -43,6 +43,7 @@ _ELSEWHERE = (
     "the commit log's state of '...' has changed meanwhile",
     "... more transactions of the batch ...",
     "the ... of run ... of '...' has no transactional id: brokers show ... ids as used",
+    "a commit of batch ... of '...' may have begun before its abort",
     "the decision to commit batch ... of '...' is recorded, so the batch was not aborted",
 )
 

@@ -98,6 +98,21 @@ def has_commit(
         return True
 
 
+def may_be_committed(plan: TransactionPlan | None, *, all_finished: bool) -> bool:
+    """Whether a commit of the batch may have begun before its abort. Spark begins the commit of a
+    batch only if all tasks have finished (``all_finished``).
+
+    The rows of a ``transaction`` block are only committed by the write that ends the block. So the
+    result is False for each other write of the block.
+    """
+    if plan is None or not plan.is_of_block:
+        return all_finished
+    if plan.aborts_block:
+        # (A done batch with the number of a refused replay is the batch of another block.)
+        return plan.may_be_decided and not _is_refused_replay(plan)
+    return all_finished and plan.ends_block
+
+
 def abort_block(
     config: SinkConfig, plan: TransactionPlan, messages: Sequence[TaskCommitMessage]
 ) -> AbortResult:
@@ -115,13 +130,16 @@ def abort_block(
     assert context is not None
     owner = _owner(config, plan, messages)
     prepared = prepared_transactions(messages, owner)
+    is_ours = may_be_committed(plan, all_finished=True)
     with shared_driver(config.producer, config.commit_log_topic) as driver:
         found = driver.abort(
-            owner, _number(plan, None), prepared, tasks_may_run=context.tasks_may_run
+            owner,
+            _number(plan, None),
+            prepared,
+            tasks_may_run=context.tasks_may_run,
+            may_be_committed=is_ours,
         )
-    # Without a begun commit of this block, a done batch with its number is the batch of another
-    # block. A refused replay is not committed either.
-    is_ours = context.may_be_decided and not _is_refused_replay(plan)
+    # (Without a begun commit of this block, a decision with its number is of another block.)
     return found if is_ours else AbortResult(found.swept)
 
 
@@ -166,7 +184,13 @@ def abort(
         owner = _owner(config, plan, messages)
         prepared = prepared_transactions(messages, owner)
         number = _number(plan, batch_id)
-        return driver.abort(owner, number, prepared, tasks_may_run=tasks_may_run)
+        return driver.abort(
+            owner,
+            number,
+            prepared,
+            tasks_may_run=tasks_may_run,
+            may_be_committed=may_be_committed(plan, all_finished=not tasks_may_run),
+        )
 
 
 def _batch(

@@ -124,6 +124,13 @@ class TransactionPlan:
         return self.context is not None and self.context.abort
 
     @property
+    def ends_block(self) -> bool:
+        """Whether this is the write without rows that commits or aborts all writes of a
+        ``transaction`` block.
+        """
+        return self.context is not None and self.context.writes is not None
+
+    @property
     def may_be_decided(self) -> bool:
         """Whether the ``transaction`` block that this write aborts may be decided already."""
         return self.context is not None and self.context.may_be_decided

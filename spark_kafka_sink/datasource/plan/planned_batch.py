@@ -278,7 +278,7 @@ class PlannedBatch:
         failed abort, some of the transactions may still be open.
         """
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
-        from spark_kafka_sink.transactions.results import Visible
+        from spark_kafka_sink.transactions.results import AbortResult
 
         what = "kprod write" if batch_id is None else f"kprod write of micro-batch {batch_id}"
         finished = finished_messages(messages)
@@ -303,6 +303,11 @@ class PlannedBatch:
                 failure_of(report),
             )
             return report if report.failed_attempts else replace(report, error=error_report(error))
+        outcome = _outcome_of_abort(found.visible, WriteOutcome.COMMITTED)
+        if outcome is not WriteOutcome.ABORTED and not self._has_commit(finished, batch_id):
+            # (Nothing of it can be visible, and its report is not committed with it.)
+            is_done, found = outcome is WriteOutcome.COMMITTED, AbortResult(found.swept)
+            outcome = WriteOutcome.NO_ROWS if is_done else WriteOutcome.ABORTED
         kind, fate = _fate(found, report.rows)
         warn(
             _log,
@@ -316,17 +321,16 @@ class PlannedBatch:
             len(found.swept),
             failure_of(report),
         )
-        if found.visible is Visible.ALL:
-            # (The report of a batch that commits something is committed with it.)
-            has_commit = transaction_commit.has_commit(
-                self.plan.config, self.plan.transactions, finished, batch_id
-            )
-            outcome = WriteOutcome.COMMITTED if has_commit else WriteOutcome.NO_ROWS
-            return replace(report, outcome=outcome, error=None)
-        if found.error is None:
+        if outcome is WriteOutcome.ABORTED:
             return report
-        outcome = _outcome_of_abort(found.visible, WriteOutcome.COMMITTED)
-        return replace(report, outcome=outcome, error=error_report(found.error))
+        why = None if found.error is None else error_report(found.error)
+        return replace(report, outcome=outcome, error=why)
+
+    def _has_commit(self, finished: Sequence[TaskCommitMessage], batch_id: int | None) -> bool:
+        from spark_kafka_sink.datasource.exactly_once import transaction_commit
+
+        config, transactions = self.plan.config, self.plan.transactions
+        return transaction_commit.has_commit(config, transactions, finished, batch_id)
 
 
 def _fate(found: AbortResult, rows: int) -> tuple[Kind, str]:
@@ -344,11 +348,9 @@ def _fate(found: AbortResult, rows: int) -> tuple[Kind, str]:
     if found.visible is Visible.SOME:
         fate = "the batch was committed before in part, so some of their %d rows are visible"
         return Kind.DECIDED_NOT_ABORTED, fate % rows
-    # (The coordinators of the transactions may not have shown it.)
-    fate = (
-        "of their %d rows nothing is visible to read_committed consumers, unless the batch was "
-        "committed before"
-    )
+    fate = "of their %d rows nothing is visible to read_committed consumers"
+    if found.visible is Visible.UNKNOWN:
+        fate += ", unless the batch was committed before"
     return Kind.WRITE_ABORTED, fate % rows
 
 
