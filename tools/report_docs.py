@@ -37,8 +37,7 @@ _MEANINGS = {
     " do](runbook.md#partial).",
     WriteOutcome.ABORTED: "The batch ended because a task failed, the query or job was stopped,"
     " or the code in a `transaction` block raised an exception. With exactly-once, no row of this"
-    " write is visible. But if the batch was stopped during its commit, its rows can be"
-    " visible. Without exactly-once, the rows that were sent stay in Kafka.",
+    " write is visible. Without exactly-once, the rows that were sent stay in Kafka.",
 }
 
 
@@ -223,8 +222,9 @@ For the writes in a `transaction` block:
     With exactly-once, a batch that is not PARTIAL has one report `committed`. All other reports
     may be in the topic more than once. The copies have the same `reportId`.
 
-    If the next run commits a batch with the outcome `unknown`, the topic has two reports with the
-    same `reportId`. Use [the report with the outcome `committed`](#two-reports-of-one-run).
+    If a batch with the outcome `unknown` is committed, before this report or by the next run, the
+    topic has two reports with the same `reportId`. Use [the report with the outcome
+    `committed`](#two-reports-of-one-run).
 
     If a batch is PARTIAL, the topic can have a report `committed` and a report `partial` with the
     same `reportId`. Use the report with the outcome `partial`. If an operator [resolves the

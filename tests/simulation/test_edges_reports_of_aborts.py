@@ -21,8 +21,8 @@ from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
 from tests.simulation import test_edges_reports as reporting
-from tests.simulation.scene import VERSIONS, Scene
-from tests.simulation.scene_requests import of_data
+from tests.simulation.scene import PLANNED, VERSIONS, Scene
+from tests.simulation.scene_requests import of_data, opens_a_log
 from tests.simulation.spark_checkpoints import SOURCE, Checkpoints
 from tests.simulation.spark_sink import Frame
 from tests.simulation.spark_tasks import Attempt
@@ -302,6 +302,91 @@ def test_a_version_whose_ids_are_used_again_is_not_aborted(
         job_in_the_same_workers(scene, run, 3)
     scene.ends_with(2, 3, 4)
     assert last_outcome() in ("unknown", "committed")
+    assert "aborted" not in outcomes(scene)
+
+
+# -- an abort that fails --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.usefixtures("cut_off")
+def test_a_failed_abort_does_not_say_aborted(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ends: bool
+) -> None:
+    """The process of the commit is killed after the decision, or after the end of all. Then the
+    abort can't open the log.
+    """
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    if not ends:
+        scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_data)
+
+    def cut() -> None:
+        api = ApiKey.INIT_PRODUCER_ID
+        scene.control.drop(api, FOREVER, processed=False, where=opens_a_log)
+
+    before_abort(monkeypatch, cut)
+    with pytest.raises(KafkaError, match="killed"):
+        write(scene.frame(scene.run("driver"), 0), 0)
+    scene.control.clear()
+    assert last_outcome() == "unknown"
+    assert last_error()["code"] == "KP0610"
+    assert "a commit of batch 0 of 'orders~orders' may have begun" in last_error()["message"]
+    write(scene.frame(scene.run("driver 2"), 0), 0)
+    scene.ends_with(0)
+    assert "brokers abort them after" not in caplog.text
+    assert "a commit of them may have begun" in caplog.text
+
+
+def test_a_failed_abort_of_a_failed_task_says_aborted(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No commit has begun."""
+    write = foreach_batch("orders", **scene.options())
+    scene.control.drop(ApiKey.INIT_PRODUCER_ID, FOREVER, processed=False, where=opens_a_log)
+    with pytest.raises(KafkaError, match=PLANNED):
+        write(scene.frame(scene.run("driver"), 0, ends="fail"), 0)
+    scene.control.clear()
+    assert last_outcome() == "aborted"
+    assert "brokers abort them after" in caplog.text
+
+
+def noted_commits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[PlannedBatch, Any]]:
+    """Each commit that Spark begins: the batch, and the tasks' messages."""
+    commits: list[tuple[PlannedBatch, Any]] = []
+    commit = PlannedBatch.commit
+
+    def noted(batch: PlannedBatch, messages: Any, batch_id: int | None = None) -> None:
+        commits.append((batch, messages))
+        commit(batch, messages, batch_id)
+
+    monkeypatch.setattr(PlannedBatch, "commit", noted)
+    return commits
+
+
+def test_a_failed_abort_beside_its_commit_does_not_say_aborted(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user stops a query that hangs: Spark aborts, and the process of the commit goes on."""
+    run, stopped = scene.run("driver"), scene.run("driver")
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    commits = noted_commits(monkeypatch)
+
+    def abort() -> None:
+        batch, messages = commits[0]
+        with scene.driving(stopped):
+            batch.abort(messages)
+
+    def stop() -> None:
+        scene.control.drop(ApiKey.INIT_PRODUCER_ID, FOREVER, processed=False)
+        thread, _ = scene.beside(stopped.process, abort)
+        scene.wait(lambda: thread.done)
+        assert last_outcome() == "unknown"
+        scene.control.clear()
+
+    met = scene.before_send(run, lambda r: bool(commits) and r.api == ApiKey.END_TXN, stop)
+    beside(scene, run, lambda: write(scene.frame(run, 0), 0))
+    assert met
+    scene.ends_with(0)
     assert "aborted" not in outcomes(scene)
 
 

@@ -24,7 +24,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import CommitError, safe_text, warn
+from spark_kafka_sink.base.errors import (
+    CommitError,
+    CommitOutcomeUnknownError,
+    KafkaError,
+    safe_text,
+    warn,
+)
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.exactly_once.checkpoint import Checkpoint
 from spark_kafka_sink.datasource.exactly_once.transaction_plan import TransactionPlan
@@ -38,6 +44,7 @@ from spark_kafka_sink.transactions.batches import Batch, Block
 from spark_kafka_sink.transactions.commit_state import Payload
 from spark_kafka_sink.transactions.driver_transactions import TopicRecord
 from spark_kafka_sink.transactions.offset_commits import GroupOffsets
+from spark_kafka_sink.transactions.outcome_hints import NOTHING_UNDONE
 from spark_kafka_sink.transactions.ownership import Numbering, Owner
 from spark_kafka_sink.transactions.results import AbortResult, Commit
 from spark_kafka_sink.transactions.transactional_ids import log_key, parse
@@ -111,6 +118,20 @@ def may_be_committed(plan: TransactionPlan | None, *, all_finished: bool) -> boo
         # (A done batch with the number of a refused replay is the batch of another block.)
         return plan.may_be_decided and not _is_refused_replay(plan)
     return all_finished and plan.ends_block
+
+
+def perhaps_committed(
+    config: SinkConfig, plan: TransactionPlan | None, batch_id: int | None, error: KafkaError
+) -> KafkaError:
+    """The error in the report of a batch that may be committed. ``error`` is the error of its
+    abort.
+    """
+    key = _key_of_stream(config) if plan is None else plan.key
+    return CommitOutcomeUnknownError(
+        f"a commit of batch {_number(plan, batch_id)} of '{key}' may have begun, and its abort has "
+        f"failed: {error.message}",
+        hint=NOTHING_UNDONE,
+    )
 
 
 def abort_block(

@@ -110,13 +110,19 @@ class PlannedBatch:
 
     def _outcome_of(self, error: KafkaError) -> WriteOutcome:
         """The outcome of the batch after the commit has raised ``error``."""
-        outcome, transactions = outcome_of_error(error), self.plan.transactions
+        transactions = self.plan.transactions
         if transactions is None or not transactions.aborts_block:
-            return outcome
-        if outcome is not WriteOutcome.FAILED:
-            return outcome
-        # The abort of a block has failed. Only the end of the block may have decided to commit it.
-        return WriteOutcome.UNKNOWN if transactions.may_be_decided else WriteOutcome.ABORTED
+            return outcome_of_error(error)
+        is_unknown = self._may_be_committed(all_finished=True)
+        return WriteOutcome.UNKNOWN if is_unknown else WriteOutcome.ABORTED
+
+    def _may_be_committed(self, *, all_finished: bool) -> bool:
+        """Whether the batch may be committed although its abort has failed."""
+        from spark_kafka_sink.datasource.exactly_once import transaction_commit
+
+        return transaction_commit.may_be_committed(
+            self.plan.transactions, all_finished=all_finished
+        )
 
     @property
     def _not_confirmed(self) -> type[KafkaError]:
@@ -292,17 +298,15 @@ class PlannedBatch:
                 driver_token=self.plan.driver,
             )
         except KafkaError as error:
-            warn(
-                _log,
-                Kind.NOT_ABORTED,
-                "%s failed, and its transactions could not be aborted (%s); brokers abort them "
-                "after kafka.transaction.timeout.ms (%d); %s",
-                what,
-                error.message,
-                self.plan.config.producer.transaction_timeout_ms,
-                failure_of(report),
-            )
-            return report if report.failed_attempts else replace(report, error=error_report(error))
+            unknown = None
+            all_finished = len(finished) == len(messages)
+            if self._may_be_committed(all_finished=all_finished) and self._has_commit(
+                finished, batch_id
+            ):
+                unknown = transaction_commit.perhaps_committed(
+                    self.plan.config, self.plan.transactions, batch_id, error
+                )
+            return self._with_failed_abort(report, what, error, unknown)
         outcome = _outcome_of_abort(found.visible, WriteOutcome.COMMITTED)
         if outcome is not WriteOutcome.ABORTED and not self._has_commit(finished, batch_id):
             # (Nothing of it can be visible, and its report is not committed with it.)
@@ -325,6 +329,28 @@ class PlannedBatch:
             return report
         why = None if found.error is None else error_report(found.error)
         return replace(report, outcome=outcome, error=why)
+
+    def _with_failed_abort(
+        self, report: WriteReport, what: str, error: KafkaError, unknown: KafkaError | None
+    ) -> WriteReport:
+        """Logs that the abort of the batch has failed with ``error``. Returns ``report`` with the
+        outcome and the error. ``what`` names the write. ``unknown`` is the error of the report if
+        the batch may be committed, and None if not.
+        """
+        timeout_ms = self.plan.config.producer.transaction_timeout_ms
+        then = f"brokers abort them after kafka.transaction.timeout.ms ({timeout_ms})"
+        warn(
+            _log,
+            Kind.NOT_ABORTED,
+            "%s failed, and its transactions could not be aborted (%s); %s; %s",
+            what,
+            error.message,
+            then if unknown is None else "a commit of them may have begun",
+            failure_of(report),
+        )
+        if unknown is not None:
+            return replace(report, outcome=WriteOutcome.UNKNOWN, error=error_report(unknown))
+        return report if report.failed_attempts else replace(report, error=error_report(error))
 
     def _has_commit(self, finished: Sequence[TaskCommitMessage], batch_id: int | None) -> bool:
         from spark_kafka_sink.datasource.exactly_once import transaction_commit
