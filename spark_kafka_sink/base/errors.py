@@ -614,9 +614,10 @@ _REPORT = (
     " spark-kafka-sink, or a broker that is not Apache Kafka"
 )
 _ACL_IDEMPOTENT = (
-    f"{_PRINCIPAL} needs the ACL WRITE on a topic or, with brokers before 2.8, the ACL"
-    " IDEMPOTENT_WRITE on the cluster. Without this right, set deliveryGuarantee=none (in a"
-    " KafkaProducer, enable.idempotence=false)"
+    f"{_PRINCIPAL} needs the ACL WRITE on at least one topic. With brokers before 2.8, the principal"
+    " needs the ACL IDEMPOTENT_WRITE on the cluster instead. Without this right, set"
+    " deliveryGuarantee=none, or enable.idempotence=false if you use this package's KafkaProducer"
+    " without Spark"
 )
 
 _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str], ...] = (
@@ -658,7 +659,7 @@ _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str], ...] = (
     (ErrorCode.INVALID_PARTITIONS, _C.FATAL, ApiError, "the number of partitions of a new topic is below 1", _COMMIT_LOG),
     (ErrorCode.INVALID_REPLICATION_FACTOR, _C.FATAL, ApiError, "the replication factor of a new topic is below 1, or above the number of brokers", f"start more brokers, or lower the cluster's default.replication.factor. Otherwise {_COMMIT_LOG}"),
     (ErrorCode.INVALID_REPLICA_ASSIGNMENT, _C.FATAL, ApiError, "the replica assignment of a new topic is not valid", _COMMIT_LOG),
-    (ErrorCode.INVALID_CONFIG, _C.FATAL, ApiError, "the cluster refuses a setting of a new topic", f"see in the message which setting is refused. To avoid this setting, {_COMMIT_LOG}"),
+    (ErrorCode.INVALID_CONFIG, _C.FATAL, ApiError, "the cluster refuses a setting of a new topic", f"see in the message which setting is refused. If the new topic is the topic of commitLogTopic, {_COMMIT_LOG}"),
     (ErrorCode.NOT_CONTROLLER, _C.RETRIABLE, RetriableError, "the broker is not the controller", "if the error lasts, the cluster has no controller. See kafka-metadata-quorum.sh describe --status"),
     (ErrorCode.INVALID_REQUEST, _C.FATAL, ApiError, "the broker can't read the request", _REPORT),
     (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, _C.FATAL, ApiError, "the topic's message format is too old for idempotence or transactions", "set the topic's message.format.version to 0.11.0 or newer"),
