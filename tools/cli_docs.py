@@ -67,8 +67,8 @@ a day later deletes the topic.
 - An *orphan* is an open transaction that no decision names, and whose run owns no key. As a rule,
   no query needs an orphan. Exception: before its first commit, a run owns no key, but needs its
   transactions.
-- To *fence* a producer means: from now on, the brokers refuse the requests of this producer. A
-  command fences a producer when it registers a new producer with the same transactional id.
+- To *fence* a producer means: from now on, the brokers refuse the requests of this producer. To
+  fence a producer, a command registers a new producer with the same transactional id.
 - A *report* has the figures of a batch, such as the number of rows ([reports](reports.md)).
 
 ## Cluster and rights
@@ -103,21 +103,22 @@ Without `--force`, four commands refuse some changes:
 - `abort` and [`sweep`](#kprod-txn-sweep-prefix) do not abort transactions that a decision names, or
   transactions of a run that owns its key. But a run that has not committed yet owns no key, so
   these commands can make this run fail.
-- `resolve` ends a batch only if the batch is [PARTIAL](#scripts).
+- `resolve` refuses each batch that is not [PARTIAL](#scripts). If a batch is PARTIAL, some of its
+  transactions are committed, and others were aborted.
 - `reset` does not forget a key whose batch is [DECIDED or PARTIAL](#scripts), or whose owner may
   have open transactions. `reset` also refuses if a backfill could write rows twice afterwards.
 
 The section of each command shows what its `--force` allows.
 
-A driver may commit a batch while `commit`, `abort`, `sweep`, `resolve` or `reset` works. To prevent
-a conflict, the command first fences the producer with which the driver writes the commit log:
+While `commit`, `abort`, `sweep`, `resolve` or `reset` runs, a driver can try to commit a batch. So
+the command first fences the producer with which the driver writes the commit log:
 
 - If the driver has not written its decision yet, the driver needs a new producer for the decision.
   After the driver has registered this producer, the driver reads the commit log again, and finds
   the changes of the command. If the command has aborted transactions of the batch, the driver's
   commit fails with `CommitError`, and no row of the batch is visible.
-- If the driver has written its decision, the driver can still commit the transactions of the batch,
-  because these transactions have other producers.
+- If the driver has already written its decision, the fence does not stop the driver: the driver can
+  still commit the transactions of the batch, because these transactions have other producers.
 
 ## Scripts
 

@@ -104,7 +104,10 @@ def audit(
     batch: Annotated[
         int | None,
         typer.Option(
-            "--batch", metavar="N", help="Take the last report of this batch id or txnVersion."
+            "--batch",
+            metavar="N",
+            help="Take the last report with this number. For a micro-batch, N is the batch id. For "
+            "a batch job, N is the txnVersion.",
         ),
     ] = None,
     sample: Annotated[
@@ -366,7 +369,10 @@ def show_report(
     batch: Annotated[
         int | None,
         typer.Option(
-            "--batch", metavar="N", help="Take the last report of this batch id or txnVersion."
+            "--batch",
+            metavar="N",
+            help="Take the last report with this number. For a micro-batch, N is the batch id. For "
+            "a batch job, N is the txnVersion.",
         ),
     ] = None,
     as_json: AsJson = False,

@@ -110,7 +110,11 @@ def blockers(
     watch: Watch = False,
     prometheus: Annotated[
         bool,
-        flag("--prometheus", help="Write metrics in Prometheus' text format. The exit code is 0."),
+        flag(
+            "--prometheus",
+            help="Write metrics in Prometheus' text format. The exit code is 0, even if a "
+            "transaction is open.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -308,7 +312,7 @@ def sweep(
         ),
     ] = False,
 ) -> None:
-    """Abort the orphans of a prefix: as a rule, open transactions that no query needs.
+    """Abort the orphans of a prefix: open transactions that usually no query needs.
 
     A run is one start of a query or job. From its first commit, until a later run takes over, it
     owns the key (the name) of the query or job in the commit log.
@@ -318,10 +322,10 @@ def sweep(
     - The commit log has no decision to commit the transaction's batch.
     - The transaction's run owns no key.
 
-    A run that still writes its first batch owns no key yet. So its transactions are listed as
-    orphans, with a run that is 'not in the log'. If you abort these transactions, the query or job
-    fails. So check the list before you confirm. --older-than leaves out transactions that were
-    opened recently.
+    A run that still writes its first batch owns no key yet. The command lists the transactions of
+    this run as orphans too, and shows that the run is 'not in the log'. If you abort these
+    transactions, the query or job fails. So check the list before you confirm. --older-than leaves
+    out transactions that were opened recently.
     """
     from spark_kafka_sink.cli.txn import txn_changes
 
@@ -392,9 +396,9 @@ def reset(
 
     A key is the name of a query or job. After the reset, the commit log no longer shows which
     micro-batches of the query, or which txnVersions of the job, are finished. If a finished
-    micro-batch or txnVersion runs again, its rows are duplicated. Even if the query still has its
-    checkpoint, Spark can run the last micro-batch again: the driver may have died before Spark
-    recorded this micro-batch in the checkpoint.
+    micro-batch or txnVersion runs again, its rows are duplicated. This can also happen to a query
+    that still has its checkpoint: if the driver died before Spark recorded the last micro-batch in
+    the checkpoint, Spark runs this micro-batch again.
 
     The commit log keeps only the key's generation: a number that rises with each reset and with
     each new run. Each transactional id contains the generation that the key had when the batch
