@@ -224,5 +224,5 @@ assert visible["order"] + visible["payment"] == Counter(range(3000))
 
 # MAGIC %md
 # MAGIC Each of the two writes has its own Kafka transactions. The brokers do not commit all these transactions at the same
-# MAGIC moment. So after the commit has begun, a consumer may see only the rows of one write for some milliseconds. Several
-# MAGIC writes, one decision has the rules for a `transaction` block.
+# MAGIC moment. So one write may become visible some milliseconds before the other write. Several writes, one
+# MAGIC decision has the rules for a `transaction` block.
