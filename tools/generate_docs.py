@@ -447,8 +447,8 @@ def _refused_options() -> Iterator[str]:
             "These options belong to other software. If you set one of them in the code of a write,"
             " the write fails, and the error names the software. The prefix `kafka.` makes no"
             " difference: both `group.id` and `kafka.group.id` are errors. A name that ends with"
-            " `.*` means all options with this prefix. Exception: if an option has an entry with"
-            " its full name on this page or in [Options](options.md), only this entry applies."
+            " `.*` means all options with this prefix. Exception: if such an option also has its"
+            " own entry on this page or in [Options](options.md), only its own entry applies."
         ),
         "",
         "In a `configFile`, the following options are ignored, and a warning names them:",
@@ -780,10 +780,10 @@ def _exported_metrics() -> Iterator[str]:
             paragraph(
                 "The values of these metrics come from fields of the",
                 "[reports](reports.md#version-1). A metric with `_total` is the sum over all",
-                "batches since the start of the listener. `kprod_commit_time_seconds` and",
-                "`kprod_broker_latency_seconds` are histograms. Any other metric has the value of",
-                "the last batch. The label `outcome` has one of the",
-                "[outcomes](reports.md#outcomes).",
+                "batch jobs and micro-batches since the start of the listener.",
+                "`kprod_commit_time_seconds` and `kprod_broker_latency_seconds` are histograms.",
+                "Any other metric has the value of the last batch. The label `outcome` has one of",
+                "the [outcomes](reports.md#outcomes).",
             ),
         ),
         instruments.Origin.PROGRESS: (
@@ -823,7 +823,7 @@ def _exported_metrics() -> Iterator[str]:
 #: The meaning of each value of the label ``whose``.
 _WHOSE = {
     Whose.ORPHAN: "A run that can't commit any more, because a later run has replaced it, or"
-    " because it was aborted. Nothing needs the transaction.",
+    " because Spark or a command has aborted the run. Nothing needs the transaction.",
     Whose.UNKNOWN: "A run that has not committed a batch yet. The run is still writing its first"
     " batch, or its driver has died.",
     Whose.DECIDED: "A run whose decision to commit the transaction is in the commit log. The driver"
@@ -832,8 +832,8 @@ _WHOSE = {
     " The transaction hangs, or the principal of the command lacks the [permission to see"
     " it](monitoring.md#kprodtransactionhangs).",
     Whose.OTHER: "A producer that is not from this package.",
-    Whose.COMMIT_LOG: "A driver that is writing a decision to the commit log. The transaction ends"
-    " in a moment, or times out.",
+    Whose.COMMIT_LOG: "A driver that is writing a decision. This value occurs only if the topic is"
+    " the commit log itself. The transaction ends in a moment, or times out.",
     Whose.OWNER: "The newest run of its query or job. While the query or job runs, open"
     " transactions are normal.",
 }

@@ -29,8 +29,8 @@ TASKS = (
         "Most writes need only the two options of the example. Give the addresses of two or"
         " three brokers: from them, the sink learns the addresses of all brokers. To keep options"
         " out of the code, write the options into a properties file, and set the option"
-        " `configFile` to its path. If the file contains secrets, put it at the same path on every"
-        " executor.",
+        " `configFile` to its path. If the file contains secrets, the executors read it too: put it"
+        " at the same path on the driver and on every executor.",
         ("kafka.bootstrap.servers", "topic", "configFile", "preflight", "kafka.client.id",
          "kafka.client.dns.lookup"),
         _SERVERS,
@@ -93,11 +93,12 @@ TASKS = (
         "Consumers with `isolation.level=read_committed` see each row once. Other consumers can"
         " see rows of failed attempts. A stream also needs the option `transactionalIdPrefix`. A"
         " batch job that may run again also needs a name in `txnAppId`, and a version number in"
-        " `txnVersion`. In the example, the name contains the day, and the job has one write for"
-        " each day, so the version number is always `1`. After the write is committed, a second run"
-        " with the same `txnAppId` and `txnVersion` writes nothing. The sink only counts the"
-        " rows and bytes of the second run: if the counts differ from those of the committed"
-        " write, the second run fails ([exactly once](exactly-once.md)).",
+        " `txnVersion`. The version number counts the writes under one name. In the example, the"
+        " name contains the day, and each day is written once, so the version number is always"
+        " `1`. After the write is committed, a second run with the same `txnAppId` and"
+        " `txnVersion` writes nothing. The sink only counts the rows and bytes of the second"
+        " run: if the counts differ from those of the committed write, the second run fails"
+        " ([exactly once](exactly-once.md)).",
         ("transactionalIdPrefix", "txnAppId", "txnVersion", "kafka.transaction.timeout.ms",
          "verifyReplays", "offsetsGroup", "offsetsGroupInUse", "commitLogTopic"),
         {**_SERVERS, "deliveryGuarantee": "exactly-once", "txnAppId": "daily-orders-2026-11-22",

@@ -39,13 +39,14 @@ TransactionManagerTest#testSequenceNumberOverflow DefaultRecordBatchTest#testInc
 # Records and batches
 DefaultRecordBatchTest#testInvalidCrc DefaultRecordBatchTest#testInvalidRecordSize
 DefaultRecordBatchTest#testInvalidRecordCountTooManyNonCompressedV2
-  A batch is refused if its checksum or its number of records is wrong, or if it is shorter than its
-  header.
+  A client that reads a batch refuses it if its checksum or its number of records is wrong, or if it
+  is shorter than its header.
 DefaultRecordTest#testNullHeaderKey
   A header's key may not be null. A header's value may be null.
 DefaultRecordTest#testInvalidHeaderKey DefaultRecordTest#testInvalidHeaderValue
 DefaultRecordTest#testInvalidValueSize
-  A record is refused if one of its fields is longer than the rest of the record.
+  A client that reads a record refuses it if the length of a field is larger than the number of
+  bytes that follow.
 MemoryRecordsBuilderTest#testWriteTransactionalWithInvalidPID
 MemoryRecordsBuilderTest#testWriteIdempotentWithInvalidEpoch
 MemoryRecordsBuilderTest#testWriteIdempotentWithInvalidBaseSequence
@@ -154,8 +155,8 @@ ProducerBatchTest#testSplitPreservesMagicAndCompressionType
 RecordAccumulatorTest#testSplitBatchOffAccumulator
   A part that is still too large is split again, down to single records.
 RecordAccumulatorTest#testSplitFrequency
-  If records with good and bad compression are mixed, fewer than one batch in ten becomes larger
-  than batch.size.
+  If some records compress well and others badly, the estimated size of a compressed batch can be
+  too small. But fewer than one batch in ten becomes larger than batch.size.
 RecordAccumulatorTest#testAwaitFlushComplete
   flush waits for all batches that exist at the time of the call, and for their parts.
 RecordAccumulatorTest#testAbortIncompleteBatches
@@ -192,8 +193,8 @@ RecordAccumulatorTest#testAdaptiveBuiltInPartitioner
   If a broker has accepted no data for longer than partitioner.availability.timeout.ms, its
   partitions are not chosen.
 BuiltInPartitioner#nextPartition
-  With partitioner.rack.aware=true, only partitions whose leader is in the rack client.rack are
-  chosen, if there are any.
+  With partitioner.rack.aware=true, the producer chooses only partitions with a leader in the rack
+  that the option client.rack names. If no leader is in this rack, it chooses from all partitions.
 # Sending, retries and expiry (Sender)
 SenderTest#testSimple
   A batch is sent, and a broker acknowledges it.
@@ -364,8 +365,8 @@ TransactionManagerTest#testRetryInitTransactionsAfterTimeout
 TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry
 TransactionManagerTest#testDropCommitOnBatchExpiry
 TransactionManagerTest#testTransitionToFatalErrorWhenRetriedBatchIsExpired
-  If a batch expires, the producer refuses to commit its transaction. If the batch was sent, and
-  brokers allow no new producer epoch, the error is fatal.
+  If a batch expires, the producer refuses to commit its transaction. Brokers before Kafka 2.5 can't
+  raise the producer epoch. With these brokers, the error is fatal if the batch was sent.
 TransactionManager.EndTxnHandler#handleResponse
   With TV2, the response to EndTxn has the next producer epoch. If the epoch has
   its largest value, the response has a new producer id.
@@ -421,8 +422,8 @@ ClusterConnectionStatesTest#testSkipLastAttemptedIp
   The IP addresses of a host name are used in turn.
 NetworkClientTest#testAuthenticationFailureWithInFlightMetadataRequest
 ClusterConnectionStatesTest#testAuthorizationFailed
-  After a failed login, all threads that wait for the broker get the error of the login. This ends
-  when a login succeeds.
+  After a failed login, all threads that wait for the broker get the error of the login, until a
+  later login succeeds.
 NetworkClientTest#testRebootstrap
   The client connects to bootstrap.servers again (a rebootstrap) in three cases: a broker requests
   it, no known broker can be reached, or there was no metadata for

@@ -149,8 +149,8 @@ _VOLUME = (
                "Rows that brokers acknowledged, without dead letters."),
     Instrument("kprod.skipped.rows", _C, "{row}", _REPORT, "skippedRows",
                "Rows that are not sent. With onNullValue=skip, these are the rows with a null"
-               " value. With changelog, these are rows with the old values of an update, if the"
-               " update does not change the key."),
+               " value. With the option changelog, an update can have two rows. The row with the"
+               " old values is not sent, unless the update changes the key."),
     Instrument("kprod.dead.letters", _C, "{row}", _REPORT, "deadLetters.byReason[].rows",
                "Rows that became dead letters, by the error code of the problem, such as KP0213.",
                label=Label.CODE, label_field="code"),
