@@ -337,6 +337,27 @@ def test_a_failed_abort_does_not_say_aborted(
     assert "a commit of them may have begun" in caplog.text
 
 
+def test_a_failed_abort_after_a_failed_commit_says_when_brokers_abort(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither of them can open the log, so the transactions stay open until their timeout."""
+    run = scene.run("driver")
+
+    def cut() -> None:
+        api = ApiKey.INIT_PRODUCER_ID
+        scene.control.drop(api, FOREVER, processed=False, where=opens_a_log)
+
+    when_written(scene, run, cut)
+    write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
+    with pytest.raises(KafkaError, match="has no clear answer in time"):
+        write(scene.frame(run, 0), 0)
+    scene.control.clear()
+    assert last_outcome() == "failed"
+    assert outcomes(scene) == ["failed"]
+    assert "brokers abort those that are still open after kafka.transaction.timeout" in caplog.text
+    scene.ends_with()
+
+
 def test_a_failed_abort_of_a_failed_task_says_aborted(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:

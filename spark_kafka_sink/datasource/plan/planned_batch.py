@@ -337,15 +337,17 @@ class PlannedBatch:
         outcome and the error. ``what`` names the write. ``unknown`` is the error of the report if
         the batch may be committed, and None if not.
         """
-        timeout_ms = self.plan.config.producer.transaction_timeout_ms
-        then = f"brokers abort them after kafka.transaction.timeout.ms ({timeout_ms})"
+        # (As a rule, a commit that has begun has failed for the same cause.)
         warn(
             _log,
             Kind.NOT_ABORTED,
-            "%s failed, and its transactions could not be aborted (%s); %s; %s",
+            "%s failed, and its transactions could not be aborted (%s); brokers abort %s "
+            "after kafka.transaction.timeout.ms (%d)%s; %s",
             what,
             error.message,
-            then if unknown is None else "a commit of them may have begun",
+            "them" if unknown is None else "those that are still open",
+            self.plan.config.producer.transaction_timeout_ms,
+            "" if unknown is None else ", and a commit of them may have begun",
             failure_of(report),
         )
         if unknown is not None:
