@@ -449,7 +449,9 @@ def test_a_committed_batch_of_offsets_is_committed_after_its_abort(scene: Scene)
     assert reports(scene) == [(0, "committed")]
 
 
-def test_a_committed_block_is_not_aborted_after_a_take_over(scene: Scene) -> None:
+def test_a_committed_block_is_not_aborted_after_a_take_over(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     """Ctrl-C comes after the commit, and another driver commits the next batch between the planning
     of the write that is to abort the block, and this abort.
     """
@@ -484,6 +486,7 @@ def test_a_committed_block_is_not_aborted_after_a_take_over(scene: Scene) -> Non
     scene.ends_with(0, 1)
     assert last_outcome() == "unknown"
     assert outcomes(scene) == ["committed", "committed", "unknown"]
+    assert "batch 0 is aborted, unless the batch was committed before; " in caplog.text
 
 
 # -- which batch carries its report ---------------------------------------------------------------

@@ -54,6 +54,7 @@ _log = logging.getLogger(__name__)
 
 #: Tasks that a log line lists.
 _NAMED_TASKS = 10
+_UNLESS_COMMITTED = ", unless the batch was committed before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,6 @@ class PlannedBatch:
             )
             raise
         report = after_commit(report, outcome, why, _since(begun))
-        if outcome is WriteOutcome.ABORTED:
-            batch = self.plan.config.txn_version
-            what = "kprod write: the transaction block of batch %d is aborted; %s"
-            warn(_log, Kind.WRITE_ABORTED, what, batch, failure_of(report))
         publish(report, self.plan.config)
         freeze_modules()
 
@@ -168,13 +165,31 @@ class PlannedBatch:
         config, transactions = self.plan.config, self.plan.transactions
         if transactions is not None and transactions.aborts_block:
             found = transaction_commit.abort_block(config, transactions, messages)
-            outcome = _outcome_of_abort(found.visible, WriteOutcome.DONE_BEFORE)
-            is_aborted = outcome is WriteOutcome.ABORTED
-            return outcome, _block_was_aborted() if is_aborted else found.error
+            return self._of_aborted_block(found, report)
         topic = config.report_topic
         record = None if topic is None else topic_record(report, topic)
         commit = transaction_commit.commit(config, transactions, messages, batch_id, record)
         return WriteOutcome(commit.value), None
+
+    def _of_aborted_block(
+        self, found: AbortResult, report: WriteReport
+    ) -> tuple[WriteOutcome, KafkaError | None]:
+        """Logs that the block is aborted, and returns the outcome and the error for the report of
+        the write that was to abort the block.
+        """
+        outcome = _outcome_of_abort(found.visible, WriteOutcome.DONE_BEFORE)
+        error = _block_was_aborted() if outcome is WriteOutcome.ABORTED else found.error
+        # (A success is logged with its report, and the abort has logged a decision.)
+        if error is not None and not found.is_decided:
+            warn(
+                _log,
+                Kind.WRITE_ABORTED,
+                "kprod write: the transaction block of batch %d is aborted%s; %s",
+                self.plan.config.txn_version,
+                "" if outcome is WriteOutcome.ABORTED else _UNLESS_COMMITTED,
+                failure_of(replace(report, error=error_report(error))),
+            )
+        return outcome, error
 
     def _report_of_some(
         self,
@@ -378,7 +393,7 @@ def _fate(found: AbortResult, rows: int) -> tuple[Kind, str]:
         return Kind.DECIDED_NOT_ABORTED, fate % rows
     fate = "of their %d rows nothing is visible to read_committed consumers"
     if found.visible is Visible.UNKNOWN:
-        fate += ", unless the batch was committed before"
+        fate += _UNLESS_COMMITTED
     return Kind.WRITE_ABORTED, fate % rows
 
 
