@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaError
+from spark_kafka_sink.cli.explanation import explanation
 from spark_kafka_sink.config.sink_config import SinkConfig
 from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
 from spark_kafka_sink.datasource.plan import planned_batch
@@ -239,7 +240,10 @@ def test_a_dropped_batch_is_not_committed_beside_a_silent_broker(
 @pytest.mark.parametrize("numbered", [True, False])
 @pytest.mark.usefixtures("cut_off")
 def test_a_committed_job_is_not_aborted_beside_a_silent_broker(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, numbered: bool
+    scene: Scene,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    numbered: bool,
 ) -> None:
     numbers: dict[str, object] = {"txnAppId": "app", "txnVersion": 3} if numbered else {}
     options = scene.options(reportTopic=REPORTS, **numbers)
@@ -252,6 +256,10 @@ def test_a_committed_job_is_not_aborted_beside_a_silent_broker(
     if numbered:  # as its hint tells
         scene.job(scene.run("driver 2"), options, 3)
         scene.ends_with(3)
+        return
+    assert "[KP0620]" in caplog.text
+    advice = " ".join(explanation("KP0620").split())
+    assert "Before you run a job without `txnAppId` again, look whether its rows" in advice
 
 
 @pytest.mark.usefixtures("cut_off")
