@@ -210,9 +210,10 @@ For the writes in a `transaction` block:
   In the topic, each of these reports has the outcome `committed`. At the other destinations, it has
   the outcome `prepared, to be decided with other writes`.
 - If the block is aborted, consumers see one report with the outcome `aborted`. If a write of the
-  block failed, this report describes that write. Otherwise it describes the whole block. If the
-  block is aborted because its commit failed, consumers see a report `failed` and a report
-  `aborted`.
+  block failed, this report describes that write. Otherwise it describes the whole block.
+- If the commit of the block failed, consumers see a report `failed`, and no row of the block is
+  visible. They may also see a second report of the whole block, with the outcome `aborted` or
+  `unknown`. It has another `reportId`.
 - If the block is interrupted after the decision to commit it, the report of the whole block has the
   outcome `done before`, `unknown` or `partial`. Here, `done before` means that the block is
   committed.

@@ -24,7 +24,7 @@ from tests.simulation.scene import PLANNED, VERSIONS, Scene, Written, owner_of
 from tests.simulation.scene_requests import of_data, opens_a_log
 from tests.simulation.spark_checkpoints import SOURCE, Checkpoints
 from tests.simulation.spark_tasks import Attempt
-from tests.simulation.spark_world import QUERY, Run
+from tests.simulation.spark_world import QUERY, TIMEOUT_MS, Run
 
 pytestmark = [VERSIONS, pytest.mark.life(tasks=2, rows=2, new_worker=1.0)]
 REPORTS = "reports"
@@ -191,6 +191,32 @@ def test_an_abort_that_fails_knows_whether_its_block_was_ended(scene: Scene, out
         block()
     scene.control.clear()
     assert last_outcome() == outcome
+    scene.ends_with()
+
+
+@pytest.mark.parametrize("reaches_log", [True, False])
+def test_a_block_whose_commit_fails_has_a_report_that_says_so(
+    scene: Scene, reaches_log: bool
+) -> None:
+    """Its transactions are too old, or its log can't be opened. As a rule, Spark's abort of the
+    write that ends the block makes the run superseded. Then no write is planned to abort the block.
+    """
+    run = scene.run("driver")
+
+    def block() -> None:
+        with transaction("sinks", 0, **scene.options(reportTopic=REPORTS)) as t:
+            t.write(scene.frame(run, 0))
+            if reaches_log:
+                scene.scheduler.sleep(TIMEOUT_MS)
+            else:
+                api = ApiKey.INIT_PRODUCER_ID
+                scene.control.drop(api, FOREVER, processed=False, where=opens_a_log)
+
+    with pytest.raises(KafkaError):
+        block()
+    scene.control.clear()
+    found = [outcome for _, outcome in reports(scene)]
+    assert found == (["failed"] if reaches_log else ["failed", "unknown"])
     scene.ends_with()
 
 
