@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from spark_kafka_sink.transactions.ending import CommitOutcomes
-from spark_kafka_sink.transactions.transactional_ids import parse, prefix_of_key
+from spark_kafka_sink.transactions.transactional_ids import is_of_rows, parse, prefix_of_key
 
 NOTHING_UNDONE: Final = (
     "nothing was undone: start the query again, and it resolves the batch; for a job without "
@@ -27,6 +27,8 @@ def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
     """
     lost, unknown = len(ended.lost), len(ended.unknown)
     committed = of - lost - unknown - len(ended.unclear)
+    # (A report is committed last, so it can time out beside rows without an outcome.)
+    are_rows = any(map(is_of_rows, ended.lost))
     if ended.overdue:
         then = (
             f"'kprod txn commit {key}' then ends the batch, or shows how an operator ends it"
@@ -42,7 +44,7 @@ def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
     if not unknown:
         aborted = f"; brokers have aborted {lost} others, " if lost else ""
         if lost and committed:
-            aborted += "whose rows are missing"
+            aborted += "whose rows are missing" if are_rows else "which have no rows"
         elif lost:
             aborted += "so a start aborts the rest, too, if it is not committed by then"
         return (
@@ -58,12 +60,11 @@ def hint_for(ended: CommitOutcomes, key: str, number: int, of: int) -> str:
         )
     if ended.unclear:
         why += f", and {len(ended.unclear)} others are not ended"
-    rest = "the rest of its rows is visible" if lost or committed else "its rows are visible"
+    rest = "the rest of its rows is visible" if are_rows or committed else "its rows are visible"
     missing = f"look whether {rest}"
     if lost:
-        missing = (
-            f"brokers have aborted {lost} others, whose rows are missing in either case; {missing}"
-        )
+        rows = "whose rows are missing in either case" if are_rows else "which have no rows"
+        missing = f"brokers have aborted {lost} others, {rows}; {missing}"
     twice = ""
     if committed:
         missing = f"{committed} others are committed; {missing}"

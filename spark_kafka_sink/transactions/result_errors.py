@@ -60,7 +60,11 @@ from spark_kafka_sink.transactions.results import (
     WritesMissing,
     WrittenMeanwhile,
 )
-from spark_kafka_sink.transactions.transactional_ids import is_of_offsets, is_of_report
+from spark_kafka_sink.transactions.transactional_ids import (
+    is_of_offsets,
+    is_of_report,
+    is_of_rows,
+)
 
 #: The maximum number of ids that an error lists. The error also has the number of all ids.
 _NAMED: Final = 5
@@ -407,7 +411,7 @@ def _undone(reason: Undone, key: str) -> _Text:
 
 def _in_part(reason: InPart, key: str) -> _Text:
     number, lost = reason.number, reason.ids
-    if all(is_of_report(one) or is_of_offsets(one) for one in lost):
+    if not any(map(is_of_rows, lost)):
         contents = (("the commit of its offsets", is_of_offsets), ("its report", is_of_report))
         missing = " and ".join(what for what, fits in contents if any(map(fits, lost)))
         return _Text(

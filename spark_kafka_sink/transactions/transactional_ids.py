@@ -112,6 +112,11 @@ def is_of_offsets(text: str) -> bool:
     return _is_of(OFFSETS, text)
 
 
+def is_of_rows(text: str) -> bool:
+    """Whether the transaction with the id ``text`` has the rows of a task."""
+    return not (is_of_report(text) or is_of_offsets(text))
+
+
 def _is_of(content: str, text: str) -> bool:
     if f".{content}" not in text:  # (Parsing thousands of ids takes milliseconds.)
         return False

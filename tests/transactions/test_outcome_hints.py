@@ -11,6 +11,8 @@ from spark_kafka_sink.base.errors import CommitOutcomeUnknownError
 from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
 from spark_kafka_sink.transactions.commit_state import Decision, Payload
 from spark_kafka_sink.transactions.committer import Batch, Commit
+from spark_kafka_sink.transactions.ending import CommitOutcomes
+from spark_kafka_sink.transactions.outcome_hints import hint_for
 from spark_kafka_sink.transactions.ownership import Owner
 from tests.fakes.fake_cluster.transaction_coordinator import TransactionCoordinator
 from tests.simulation.scene import VERSIONS, Scene
@@ -94,6 +96,21 @@ def test_an_aborted_transaction_beside_an_expired_one_is_named(scene: Scene) -> 
     hint = hint_of_a_start(scene)
     assert "brokers have aborted 1 others, whose rows are missing in either case" in hint
     assert "'--as replay'" in hint
+
+
+def test_no_rows_are_missing_if_only_the_report_was_aborted(scene: Scene) -> None:
+    """The coordinator of the task's transaction was away until the report timed out."""
+    task, report = f"{KEY}~{RUN}~g0.w~0", f"{KEY}~{RUN}~g0.report~0"
+    written = (scene.prepared(task, "row"), scene.prepared(report, "report"))
+    decision = Decision(NUMBER, written, (Payload(1),))
+    at_ms = scene.scheduler.wall_ms()
+    scene.change_log(KEY, lambda state: state.taken_over(RUN, "query", at_ms).decided(decision))
+    scene.cluster.transactions.expire(task)
+    scene.scheduler.sleep(TIMEOUT_MS + 61_000)
+    hint = hint_of_a_start(scene)
+    assert "brokers have aborted 1 others, which have no rows; look whether its rows are" in hint
+    away = hint_for(CommitOutcomes(lost=(report,), unclear=(task,)), KEY, NUMBER, 3)
+    assert away.endswith("; brokers have aborted 1 others, which have no rows")
 
 
 def test_a_broker_without_timeouts_gets_no_promise_of_a_start(scene: Scene) -> None:
