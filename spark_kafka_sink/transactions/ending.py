@@ -305,26 +305,16 @@ def commit_all(
 
     If ``is_one_committed`` is True, one is committed already, so all others must be committed. Only
     transactions of :attr:`Age.YOUNG` are checked, because an older one can't wait for a leader.
-
-    The reports of the batch are committed last, so that consumers do not read a report before its
-    rows. Without a committed transaction, the reports stay open: the decision may still be undone.
     """
     limit_ms = min(first_by_ms, deadline_ms)
     open_ = {t.transactional_id: t for t in transactions}
-    reports = {i for i in open_ if is_of_report(i)}
-    is_only_reports = len(reports) == len(open_)
     outcomes: dict[str, Outcome] = {}
     gone = set[str]()
     looked_ms, partitions = (None, {}) if look is None else (look.ms, dict(look.partitions))
     partitions |= {i: description.partitions for i, description in found.items()}
     rounds = missed = 0
     old = _aged(client, found, limit_ms) if is_one_committed else frozenset[str]()
-    while open_:
-        ids = [i for i in open_ if i not in reports]
-        if not ids:
-            if not (is_one_committed or is_only_reports):
-                break
-            ids = list(open_)
+    while ids := _to_commit(transactions, open_, is_one_committed=is_one_committed):
         patience = 1 << min(rounds, _DOUBLINGS)
         answers = client.end(
             [open_[i] for i in ids],
@@ -356,6 +346,20 @@ def commit_all(
     unknown = _ids(outcomes, Outcome.UNKNOWN)
     expired = tuple(i for i in unknown if i in gone)
     return CommitOutcomes(_ids(outcomes, Outcome.LOST), unknown, tuple(open_), expired)
+
+
+def _to_commit(
+    transactions: Sequence[PreparedTransaction], open_: Collection[str], *, is_one_committed: bool
+) -> list[str]:
+    """Returns the ids in ``open_`` whose transactions are to be committed now. ``transactions`` has
+    all transactions that :func:`commit_all` commits.
+
+    The reports of the batch are the last, so that consumers do not read a report before its rows.
+    As long as no transaction is committed, the reports stay open: the decision may still be undone.
+    """
+    without_reports = [i for i in open_ if not is_of_report(i)]
+    has_only_reports = all(is_of_report(t.transactional_id) for t in transactions)
+    return without_reports or (list(open_) if is_one_committed or has_only_reports else [])
 
 
 def _aged(
