@@ -104,10 +104,7 @@ def audit(
     batch: Annotated[
         int | None,
         typer.Option(
-            "--batch",
-            metavar="N",
-            help="Take the last report with this number. For a micro-batch, N is the batch id. For "
-            "a batch job, N is the txnVersion.",
+            "--batch", metavar="N", help="Take the last report with this batch id or txnVersion."
         ),
     ] = None,
     sample: Annotated[
