@@ -64,6 +64,16 @@ _ReportTopic = Annotated[
     ),
 ]
 
+_Batch = Annotated[
+    int | None,
+    typer.Option(
+        "--batch",
+        metavar="N",
+        help="Take the last report with this number. For a micro-batch, N is the batch id. For "
+        "a batch job, N is the txnVersion.",
+    ),
+]
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -101,12 +111,7 @@ def audit(
             help="The topic of the option reportTopic, in place of --report.",
         ),
     ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            "--batch", metavar="N", help="Take the last report with this batch id or txnVersion."
-        ),
-    ] = None,
+    batch: _Batch = None,
     sample: Annotated[
         bool,
         flag(
@@ -363,15 +368,7 @@ def show_report(
     where: Where,
     path: _Path = None,
     topic: _ReportTopic = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            "--batch",
-            metavar="N",
-            help="Take the last report with this number. For a micro-batch, N is the batch id. For "
-            "a batch job, N is the txnVersion.",
-        ),
-    ] = None,
+    batch: _Batch = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the last report: a summary of five lines, and each field with its meaning."""
