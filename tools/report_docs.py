@@ -162,13 +162,14 @@ If a report can't be written to one of these destinations, the write continues, 
 a warning ([KP0703](errors.md#kp0703)).
 
 !!! warning "Exactly-once with `reportTopic`"
-    With exactly-once, a report with the outcome `committed` is a part of the batch. If this report
-    can't be written to the topic, the batch fails.
+    The driver commits a report with the outcome `committed` together with the batch. If this
+    report can't be written to the topic, the batch fails.
 
 **A file or a directory**: `reportPath` is a directory if a directory with this path exists, or if
-the path ends in `/`. In a directory, the alphabetical order of the file names is the order of
-`writtenAtMs`. A URI such as `s3://bucket/reports` is an error. To write to an object store, mount
-the store on the driver, and use a directory: many object stores can't append to a file.
+the path ends in `/`. In a directory, the alphabetical order of the file names is the order of the
+times in the reports (`writtenAtMs`). A URI such as `s3://bucket/reports` is an error. To write to
+an object store, mount the store on the driver, and use a directory: many object stores can't append
+to a file.
 
 **The size of a file**: a file grows by about 2 KB with each report. If the file is larger than
 1 GiB, the sink writes no more reports to it, and logs a warning for each report. To prevent that,
@@ -197,8 +198,7 @@ For a write outside such a block:
 
 | outcome | the report in the topic |
 |---|---|
-| `committed` | Consumers see the report after the rows of the batch. For a \
-[PARTIAL](runbook.md#partial) batch, see the warning below |
+| `committed` | Consumers see the report after the rows of the batch |
 | `done before` | This run writes no report to the topic, because the run that committed the batch \
 has written it |
 | `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately. \
@@ -211,30 +211,31 @@ For the writes in a `transaction` block:
   the outcome `prepared, to be decided with other writes`.
 - If the block is aborted, consumers see one report with the outcome `aborted`. If a write of the
   block failed, this report describes that write. Otherwise it describes the whole block.
-- If the commit of the block failed, consumers see a report `failed`, and no row of the block is
-  visible. They may also see a second report of the whole block, with the outcome `aborted` or
-  `unknown`. It has another `reportId`.
-- If the block is interrupted after the decision to commit it, the report of the whole block has the
-  outcome `done before`, `unknown` or `partial`. Here, `done before` means that the block is
-  committed.
-- The other destinations get a report of the whole block at its end, unless a write failed.
+- If the commit of the block failed, no row of the block is visible, and consumers see a report
+  `failed`. They may also see a second report, with the outcome `aborted` or `unknown` and another
+  `reportId`. Then the report `failed` counts.
+- You may interrupt the block after the driver has recorded its decision to commit the block. Then
+  the report of the whole block has the outcome `done before`, `unknown` or `partial`. Here,
+  `done before` means that the block is committed.
+- `reportPath`, `reportListeners` and `last_report` get a report of the whole block at its end. But
+  if a write of the block failed, they get a report of this write instead.
 
-!!! warning "A report may be in the topic twice"
-    With exactly-once, a batch that is not PARTIAL has one report `committed`. All other reports
+!!! warning "The topic can have several reports of a batch"
+    With exactly-once, the topic has one report `committed` of a committed batch. Any other report
     may be in the topic more than once. The copies have the same `reportId`.
 
-    If a batch with the outcome `unknown` is committed, before this report or by the next run, the
-    topic has two reports with the same `reportId`. Use [the report with the outcome
-    `committed`](#two-reports-of-one-run).
+    In these cases, the topic has reports with different outcomes:
 
-    If a batch is PARTIAL, the topic can have a report `committed` and a report `partial` with the
-    same `reportId`. Use the report with the outcome `partial`. If an operator [resolves the
-    batch as `replay`](runbook.md#partial), the next run writes the whole batch again, and another
-    report `committed`.
+    - `unknown` and `committed`: when the report `unknown` was written, nothing showed whether the
+      batch was committed. The batch is committed.
+    - `committed` and `partial`: only a part of the batch is committed. The batch is
+      [PARTIAL](runbook.md#partial). If you resolve it as `replay`, the next run writes the whole
+      batch again. Then the topic gets a second report `committed`.
+    - `committed`, and then `aborted` or `failed`: a later run of the committed batch has failed,
+      for example because it has another number of rows. The rows of the first run stay visible.
 
-    A later run of a committed batch can fail, for example because it has another number of rows.
-    The topic then has a report `aborted` or `failed` after the report `committed`. The rows of the
-    first run stay visible.
+    [The list of outcomes](#two-reports-of-one-run) shows which of two reports with the same
+    `reportId` counts.
 
 **`reportListeners`**: name your functions in the form `package.module:function`. The driver calls
 them in a separate Python process. So your module must be importable on the driver, and the
@@ -271,18 +272,18 @@ To check whether the rows of a report are in the topics, use [`kprod audit`](aud
 
 ### Two reports of one run
 
-A run of a batch can have two reports with the same `reportId`. In the topic of `reportTopic`, this
-happens in the cases of the warning above. At all destinations, it happens if the commit and an
-abort both write a report:
+A run of a batch can have two reports with the same `reportId`, one of its commit and one of its
+abort:
 
 - You stop a query or job during a commit. Spark then aborts the batch, but the commit may continue
   and succeed.
-- A commit fails, and the driver can't keep reports for `last_report`. Then the abort after the
-  commit does not find the report of the commit.
+- A commit fails, and writes its report. Spark then aborts the batch. The abort writes a second
+  report only if it does not find the report of the commit, because the driver can't keep reports
+  for `last_report`.
 
-The two reports can be in any order. The report of the commit has the time at which the commit
-began, so `writtenAtMs` and the names of files do not show which report is the later one. If the
-outcomes differ, use the report whose outcome is the last one in this list:
+The time `writtenAtMs` does not show which of the two reports is the later one, because the report
+of a commit has the time at which the commit began. If the outcomes differ, the report with the
+higher number in this list counts:
 
 1. `prepared, to be decided with other writes`
 2. `aborted`

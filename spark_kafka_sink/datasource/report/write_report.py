@@ -340,9 +340,9 @@ class WriteReport:
     lost_attempts: Annotated[
         int,
         Described(
-            "The number of attempts before the successful attempt, summed over tasks."
-            " Attempts without a known error count too, for example if they were lost with their"
-            " executor or Python worker, or were slower than a speculative attempt.",
+            "The number of attempts before the successful attempts, summed over tasks."
+            " The number includes attempts that ended without an error, for example because their"
+            " executor or Python worker was lost, or because a speculative attempt was faster.",
             "attempts",
         ),
     ] = 0
@@ -517,9 +517,9 @@ class WriteReport:
     added_rows: Annotated[
         int,
         Described(
-            "Records that the option changelog adds. An update that changes the key adds 1 record"
-            " with changelog=debezium, 1 record with changelog.mode=debezium, and 2 records with"
-            " both. A delete adds 1 record with changelog.mode=debezium.",
+            "Records that the option changelog adds. With changelog=debezium, an update that"
+            " changes the key adds 1 record. With changelog.mode=debezium, a delete adds 1 record,"
+            " and an update that changes the key adds 1 more record.",
             "rows",
         ),
     ] = 0
@@ -538,7 +538,7 @@ class WriteReport:
         float,
         Described("bytes divided by bytesBeforeCompression.", "ratio"),
     ]
-    rows_per_second: Annotated[float, Described("rows per second of elapsedMs.", "rows/s")]
+    rows_per_second: Annotated[float, Described("Rows divided by elapsedMs.", "rows/s")]
     bytes_per_second: Annotated[float, Described("bytes per second of elapsedMs.", "bytes/s")]
     batches: Annotated[
         int,
