@@ -450,3 +450,17 @@ def test_a_dropped_batch_is_not_reported_as_committed(
     assert last_outcome() == "aborted"
     assert reports(scene) == [(4, "committed"), (4, "committed"), (4, "aborted")]
     scene.ends_with(0, 1)
+
+
+@pytest.mark.usefixtures("cut_off")
+def test_a_batch_with_a_group_and_no_kafka_source_has_a_report(scene: Scene) -> None:
+    """It has no row, and no offset of Kafka to commit, so its report is written after its end."""
+    checkpoints, path = Checkpoints(), Checkpoints().path("orders")
+    checkpoints.begin("orders", QUERY, 0)
+    (Path(path) / "offsets" / "0").write_text('v1\n{"batchWatermarkMs":0}\n5')
+    options = scene.options(offsetsGroup="readers", checkpointLocation=path, reportTopic=REPORTS)
+    write = foreach_batch("orders", **options)
+    with pytest.raises(KafkaError, match="killed"):
+        write(scene.frame(scene.run("driver"), 0, rows=0), 0)
+    assert reports(scene) == [(0, "no rows")]
+    assert last_outcome() == "no rows"

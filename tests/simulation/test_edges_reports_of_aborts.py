@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -495,20 +494,3 @@ def test_a_committed_block_is_not_aborted_after_a_take_over(
     assert last_outcome() == "unknown"
     assert outcomes(scene) == ["committed", "committed", "unknown"]
     assert "batch 0 is aborted, unless the batch was committed before; " in caplog.text
-
-
-# -- which batch carries its report ---------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("cut_off")
-def test_a_batch_with_a_group_and_no_kafka_source_has_a_report(scene: Scene) -> None:
-    """It has no row, and no offset of Kafka to commit, so its report is written after its end."""
-    checkpoints, path = Checkpoints(), Checkpoints().path("orders")
-    checkpoints.begin("orders", QUERY, 0)
-    (Path(path) / "offsets" / "0").write_text('v1\n{"batchWatermarkMs":0}\n5')
-    options = scene.options(offsetsGroup="readers", checkpointLocation=path, reportTopic=REPORTS)
-    write = foreach_batch("orders", **options)
-    with pytest.raises(KafkaError, match="killed"):
-        write(scene.frame(scene.run("driver"), 0, rows=0), 0)
-    assert reports(scene) == [(0, "no rows")]
-    assert last_outcome() == "no rows"
