@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from spark_kafka_sink.base.errors import CommitError, KafkaError, PartialCommitError
@@ -12,60 +9,19 @@ from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
 from spark_kafka_sink.protocol.request import ApiKey
 from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
+from tests.simulation import scene_reports
 from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.scene_reports import (
+    REPORTS,
+    ends_a_report,
+    ends_rows,
+    reports,
+    time_out_unended,
+)
 from tests.simulation.scene_requests import of_data
-from tests.simulation.test_edges_reports import REPORTS, reports
 
 pytestmark = [VERSIONS, pytest.mark.life(tasks=2, rows=2, new_worker=1.0)]
-
-
-@pytest.fixture(autouse=True)
-def topic(scene: Scene) -> None:
-    scene.cluster.create_topic(REPORTS, 1)
-
-
-@pytest.fixture(autouse=True)
-def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Spark's driver keeps the last report."""
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-
-
-def ends_a_report(request: Request) -> bool:
-    return ".report" in str(request.body.transactional_id)
-
-
-def ends_rows(request: Request) -> bool:
-    return of_data(request) and not ends_a_report(request)
-
-
-def time_out_unended(scene: Scene, fits: Callable[[Request], bool]) -> list[str]:
-    """No EndTxn that ``fits`` arrives. Five seconds after the first EndTxn of the commit, brokers
-    abort these transactions, as after their timeout. Returns the list that gets their ids.
-    """
-    lost: list[str] = []
-    begun: list[int] = []
-
-    def is_dropped(request: Request) -> bool:
-        if of_data(request) and not begun:
-            begun.append(scene.cluster.now)
-            scene.after(5_000, time_out)
-        if not fits(request):
-            return False
-        if request.body.transactional_id not in lost:
-            lost.append(request.body.transactional_id)
-        return True
-
-    def time_out() -> None:
-        coordinator = scene.cluster.transactions
-        version = 2 if scene.life.transaction_version == 2 else 0
-        for one in lost:
-            found = coordinator.transactions[one]
-            who = (found.producer_id, found.epoch)
-            coordinator.end(one, who, commit=False, version=version, now=scene.cluster.now)
-        scene.control.clear()
-
-    scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=is_dropped)
-    return lost
+topic, local = scene_reports.topic, scene_reports.local
 
 
 def ended(scene: Scene) -> list[str]:
@@ -127,7 +83,7 @@ def test_a_report_does_not_keep_a_batch_from_its_undo(scene: Scene) -> None:
     so the batch was PARTIAL with no row visible, and needed an operator.
     """
     write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
-    lost = time_out_unended(scene, ends_rows)
+    lost = time_out_unended(scene, ends_rows, 2)
     with pytest.raises(CommitError, match="is undone"):
         write(scene.frame(scene.run("driver"), 0), 0)
     assert (len(lost), scene.visible()) == (2, set())
@@ -140,7 +96,7 @@ def test_a_report_does_not_keep_a_batch_from_its_undo(scene: Scene) -> None:
 def test_a_batch_that_lacks_only_its_report_says_so(scene: Scene) -> None:
     """All rows are visible, so a replay would double them."""
     write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
-    lost = time_out_unended(scene, ends_a_report)
+    lost = time_out_unended(scene, ends_a_report, 1)
     with pytest.raises(PartialCommitError, match="its report is missing") as failed:
         write(scene.frame(scene.run("driver"), 0), 0)
     assert failed.value.transactional_ids == tuple(lost)

@@ -9,47 +9,25 @@ import pytest
 from spark_kafka_sink.base.errors import IllegalStateError, KafkaError
 from spark_kafka_sink.config.sink_config import TXN_CONTEXT
 from spark_kafka_sink.datasource.foreach_batch import Transaction, foreach_batch, transaction
-from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
 from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.protocol.request import ApiKey
-from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation import test_edges_reports as reporting
+from tests.simulation import scene_reports
 from tests.simulation.scene import VERSIONS, Scene
+from tests.simulation.scene_reports import (
+    REPORTS,
+    before_abort,
+    beside,
+    ends_rows,
+    last_outcome,
+    noted_commits,
+    outcomes,
+    time_out_unended,
+)
 from tests.simulation.scene_requests import of_data
-from tests.simulation.test_edges_reports import REPORTS, beside, last_outcome, reports
 
 pytestmark = [VERSIONS, pytest.mark.life(tasks=2, rows=2, new_worker=1.0)]
-topic, local = reporting.topic, reporting.local
-
-
-def outcomes(scene: Scene) -> list[str]:
-    """Of the reports in the topic."""
-    return [outcome for _, outcome in reports(scene)]
-
-
-def lose(scene: Scene) -> None:
-    """No EndTxn(commit) of the first transaction that is ended arrives, until it times out. The
-    other transaction of the batch is committed.
-    """
-    lost: list[str] = []
-
-    def silent(request: Request) -> bool:
-        one = request.body.transactional_id
-        if not lost and of_data(request):
-            lost.append(one)
-            scene.after(5_000, time_out)
-        return one in lost
-
-    def time_out() -> None:
-        coordinator = scene.cluster.transactions
-        found = coordinator.transactions[lost[0]]
-        version = 2 if scene.life.transaction_version == 2 else 0
-        who = (found.producer_id, found.epoch)
-        coordinator.end(lost[0], who, commit=False, version=version, now=scene.cluster.now)
-        scene.control.clear()
-
-    scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=silent)
+topic, local = scene_reports.topic, scene_reports.local
 
 
 def test_an_abort_finds_a_report_that_another_job_replaced(
@@ -59,16 +37,13 @@ def test_an_abort_finds_a_report_that_another_job_replaced(
     and its abort.
     """
     options = scene.options(reportTopic=REPORTS)
-    abort = PlannedBatch.abort
 
-    def late(batch: PlannedBatch, messages: Any, batch_id: int | None = None) -> None:
-        monkeypatch.setattr(PlannedBatch, "abort", abort)
+    def another_job() -> None:
         run = scene.run("driver")
         beside(scene, run, lambda: scene.job(run, options, 1))
-        abort(batch, messages, batch_id)
 
-    monkeypatch.setattr(PlannedBatch, "abort", late)
-    lose(scene)
+    before_abort(monkeypatch, another_job)
+    time_out_unended(scene, ends_rows, 1)
     with pytest.raises(KafkaError, match="committed in part"):
         scene.job(scene.run("driver"), options, 0)
     assert [one for one in outcomes(scene) if one != "committed"] == ["partial"]
@@ -83,14 +58,7 @@ def test_the_last_report_of_a_commit_beside_its_abort_is_its_own(
     run, stopped = scene.run("driver"), scene.run("driver")
     write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
     silent = scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=of_data)
-    commits: list[tuple[PlannedBatch, Any]] = []
-    commit = PlannedBatch.commit
-
-    def noted(batch: PlannedBatch, messages: Any, batch_id: int | None = None) -> None:
-        commits.append((batch, messages))
-        commit(batch, messages, batch_id)
-
-    monkeypatch.setattr(PlannedBatch, "commit", noted)
+    commits = noted_commits(monkeypatch)
     thread, told = scene.beside(run.process, lambda: write(scene.frame(run, 0), 0))
     scene.wait(lambda: silent.fired)
     (batch, messages) = commits[0]

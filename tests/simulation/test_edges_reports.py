@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,41 +13,26 @@ from spark_kafka_sink.datasource.foreach_batch import foreach_batch, transaction
 from spark_kafka_sink.datasource.plan import planned_batch
 from spark_kafka_sink.datasource.plan.planned_batch import PlannedBatch
 from spark_kafka_sink.datasource.report.destinations import publish
-from spark_kafka_sink.datasource.report.kept_reports import kept
 from spark_kafka_sink.datasource.report.write_report import WriteOutcome, WriteReport
 from spark_kafka_sink.protocol.request import ApiKey
 from spark_kafka_sink.transactions.results import Visible
 from tests.fakes.fake_cluster.control import FOREVER
+from tests.simulation import scene_reports
 from tests.simulation.scene import PLANNED, VERSIONS, Scene, Written, owner_of
+from tests.simulation.scene_reports import (
+    REPORTS,
+    beside,
+    fails,
+    last_outcome,
+    reports,
+    when_written,
+)
 from tests.simulation.scene_requests import of_data, opens_a_log
 from tests.simulation.spark_checkpoints import SOURCE, Checkpoints
-from tests.simulation.spark_tasks import Attempt
 from tests.simulation.spark_world import QUERY, TIMEOUT_MS, Run
 
 pytestmark = [VERSIONS, pytest.mark.life(tasks=2, rows=2, new_worker=1.0)]
-REPORTS = "reports"
-
-
-@pytest.fixture(autouse=True)
-def topic(scene: Scene) -> None:
-    scene.cluster.create_topic(REPORTS, 1)
-
-
-@pytest.fixture(autouse=True)
-def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Spark's driver keeps the last report."""
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-
-
-def last_outcome() -> str:
-    return str(json.loads(kept(None) or "")["outcome"])
-
-
-def reports(scene: Scene) -> list[tuple[int, str]]:
-    """The rows and the outcome of each report, as read_committed shows them."""
-    (log,) = scene.cluster.topics[REPORTS].partitions
-    found = [json.loads(value or b"") for value in log.values(committed=True)]
-    return [(report["rows"], report["outcome"]) for report in found]
+topic, local, cut_off = scene_reports.topic, scene_reports.local, scene_reports.cut_off
 
 
 def test_a_write_of_a_block_without_rows_has_a_report(scene: Scene) -> None:
@@ -220,20 +203,6 @@ def test_a_block_whose_commit_fails_has_a_report_that_says_so(
     scene.ends_with()
 
 
-@pytest.fixture
-def cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process of a commit is killed before it publishes its report: Spark aborts the batch."""
-    published: list[object] = []
-
-    def first_is_lost(*args: object) -> None:
-        published.append(args)
-        if len(published) == 1:
-            raise KafkaError("killed")
-        publish(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(planned_batch, "publish", first_is_lost)
-
-
 @pytest.mark.usefixtures("cut_off")
 def test_a_committed_micro_batch_is_not_reported_as_aborted(
     scene: Scene, caplog: pytest.LogCaptureFixture
@@ -288,39 +257,6 @@ def test_a_micro_batch_that_commits_nothing_has_one_report(scene: Scene) -> None
     write(scene.frame(run, 1), 1)
     assert reports(scene) == [(0, "no rows"), (4, "committed")]
     scene.ends_with(1)
-
-
-def beside(scene: Scene, run: Run, *calls: Callable[[], object]) -> None:
-    """In the process of ``run``, which has names of its own."""
-
-    def all_calls() -> None:
-        for call in calls:
-            call()
-
-    thread, told = scene.beside(run.process, all_calls)
-    scene.wait(lambda: thread.done)
-    assert told == [None], told
-
-
-def when_written(scene: Scene, run: Run, then: Callable[[], object]) -> None:
-    """``then`` runs when the tasks of the first write of ``run`` have ended."""
-    attempts, ran = scene.attempts, list[object]()
-
-    def attempts_and_then(of: Run, *args: Any, **how: Any) -> list[Attempt]:
-        found = attempts(of, *args, **how)
-        if of is run and not ran:
-            ran.append(then())
-        return found
-
-    scene.attempts = attempts_and_then  # type: ignore[assignment]
-
-
-def fails(write: Callable[[], object], match: str) -> Callable[[], None]:
-    def call() -> None:
-        with pytest.raises(KafkaError, match=match):
-            write()
-
-    return call
 
 
 def test_a_batch_that_another_run_has_committed_is_aborted(

@@ -18,26 +18,30 @@ from spark_kafka_sink.datasource.report.destinations import publish
 from spark_kafka_sink.datasource.report.kept_reports import kept
 from spark_kafka_sink.datasource.report.write_report import WriteOutcome, WriteReport
 from spark_kafka_sink.protocol.request import ApiKey
-from tests.fakes.fake_cluster.codec import Request
 from tests.fakes.fake_cluster.control import FOREVER
-from tests.simulation import test_edges_reports as reporting
+from tests.simulation import scene_reports
 from tests.simulation.scene import PLANNED, VERSIONS, Scene
+from tests.simulation.scene_reports import (
+    REPORTS,
+    before_abort,
+    beside,
+    ends_rows,
+    fails,
+    last_outcome,
+    noted_commits,
+    outcomes,
+    reports,
+    time_out_unended,
+    when_written,
+)
 from tests.simulation.scene_requests import of_data, opens_a_log
 from tests.simulation.spark_checkpoints import SOURCE, Checkpoints
 from tests.simulation.spark_sink import Frame
 from tests.simulation.spark_tasks import Attempt
 from tests.simulation.spark_world import QUERY, Run
-from tests.simulation.test_edges_reports import (
-    REPORTS,
-    beside,
-    fails,
-    last_outcome,
-    reports,
-    when_written,
-)
 
 pytestmark = [VERSIONS, pytest.mark.life(tasks=2, rows=2, new_worker=1.0)]
-topic, local, cut_off = reporting.topic, reporting.local, reporting.cut_off
+topic, local, cut_off = scene_reports.topic, scene_reports.local, scene_reports.cut_off
 PARTLY = "committed in part"
 
 
@@ -45,23 +49,6 @@ def last_error() -> dict[str, str]:
     """Its code, message and hint, by their names."""
     error: dict[str, str] = json.loads(kept(None) or "")["error"]
     return error
-
-
-def outcomes(scene: Scene) -> list[str]:
-    """The outcome of each report in the topic."""
-    return [outcome for _, outcome in reports(scene)]
-
-
-def before_abort(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
-    """``then`` comes between the end of the commit's process and Spark's abort."""
-    abort = PlannedBatch.abort
-
-    def late(batch: PlannedBatch, messages: Any, batch_id: int | None = None) -> None:
-        monkeypatch.setattr(PlannedBatch, "abort", abort)
-        then()
-        abort(batch, messages, batch_id)
-
-    monkeypatch.setattr(PlannedBatch, "abort", late)
 
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, fits: Callable[[WriteReport], bool]) -> None:
@@ -82,32 +69,6 @@ def killed_when_partial(monkeypatch: pytest.MonkeyPatch) -> None:
     killed_at(monkeypatch, lambda report: report.outcome is WriteOutcome.PARTIAL)
 
 
-def lose_a_task(scene: Scene) -> None:
-    """No EndTxn(commit) reaches the coordinator of one task's transaction, which its coordinator
-    aborts after 5 s, as after the timeout. All other transactions are committed.
-    """
-    lost: list[str] = []
-
-    def silent(request: Request) -> bool:
-        one = str(request.body.transactional_id)
-        if not of_data(request) or ".report" in one:
-            return False
-        if not lost:
-            lost.append(one)
-            scene.after(5_000, time_out)
-        return one == lost[0]
-
-    def time_out() -> None:
-        coordinator, now = scene.cluster.transactions, scene.cluster.now
-        found = coordinator.transactions[lost[0]]
-        version = 2 if scene.life.transaction_version == 2 else 0
-        who = (found.producer_id, found.epoch)
-        coordinator.end(lost[0], who, commit=False, version=version, now=now)
-        scene.control.clear()
-
-    scene.control.drop(ApiKey.END_TXN, FOREVER, processed=False, where=silent)
-
-
 # -- a batch that is committed in part ------------------------------------------------------------
 
 
@@ -117,7 +78,7 @@ def test_a_partial_batch_is_partial_after_its_abort(
     """No later start of the query can report it, because planning refuses the batch."""
     killed_when_partial(monkeypatch)
     write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
-    lose_a_task(scene)
+    time_out_unended(scene, ends_rows, 1)
     with pytest.raises(KafkaError, match="killed"):
         write(scene.frame(scene.run("driver"), 0), 0)
     with pytest.raises(KafkaError, match=PARTLY):
@@ -133,7 +94,7 @@ def test_the_advice_for_a_partial_batch_ends_it(
     """Neither the next start nor 'kprod txn commit' does."""
     killed_when_partial(monkeypatch)
     write = foreach_batch("orders", **scene.options())
-    lose_a_task(scene)
+    time_out_unended(scene, ends_rows, 1)
     with pytest.raises(KafkaError, match="killed"):
         write(scene.frame(scene.run("driver"), 0), 0)
     error = last_error()
@@ -150,7 +111,7 @@ def test_a_partial_block_has_a_report_that_says_so(
 ) -> None:
     killed_when_partial(monkeypatch)
     run = scene.run("driver")
-    lose_a_task(scene)
+    time_out_unended(scene, ends_rows, 1)
 
     def block() -> None:
         with transaction("sinks", 0, **scene.options(reportTopic=REPORTS)) as t:
@@ -169,7 +130,7 @@ def test_a_partial_batch_that_is_resolved_is_not_aborted(
     """The operator comes before Spark's abort. Rows of one task are visible."""
     killed_when_partial(monkeypatch)
     write = foreach_batch("orders", **scene.options(reportTopic=REPORTS))
-    lose_a_task(scene)
+    time_out_unended(scene, ends_rows, 1)
 
     def resolve() -> None:
         with scene.by_hand() as commands:
@@ -376,19 +337,6 @@ def test_a_failed_abort_of_a_failed_task_says_aborted(
     scene.control.clear()
     assert last_outcome() == "aborted"
     assert "brokers abort them after" in caplog.text
-
-
-def noted_commits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[PlannedBatch, Any]]:
-    """Each commit that Spark begins: the batch, and the tasks' messages."""
-    commits: list[tuple[PlannedBatch, Any]] = []
-    commit = PlannedBatch.commit
-
-    def noted(batch: PlannedBatch, messages: Any, batch_id: int | None = None) -> None:
-        commits.append((batch, messages))
-        commit(batch, messages, batch_id)
-
-    monkeypatch.setattr(PlannedBatch, "commit", noted)
-    return commits
 
 
 def test_a_failed_abort_beside_its_commit_does_not_say_aborted(
