@@ -51,6 +51,7 @@ from spark_kafka_sink.transactions.transactional_ids import log_key, parse
 
 if TYPE_CHECKING:
     from spark_kafka_sink.protocol.producer_ids import PreparedTransaction
+    from spark_kafka_sink.transactions.exactly_once import ExactlyOnceDriver
 
 _log = logging.getLogger(__name__)
 
@@ -149,18 +150,10 @@ def abort_block(
 
     context = plan.context
     assert context is not None
-    owner = _owner(config, plan, messages)
-    prepared = prepared_transactions(messages, owner)
-    is_ours = may_be_committed(plan, all_finished=True)
     with shared_driver(config.producer, config.commit_log_topic) as driver:
-        found = driver.abort(
-            owner,
-            _number(plan, None),
-            prepared,
-            tasks_may_run=context.tasks_may_run,
-            may_be_committed=is_ours,
-        )
+        found = _aborted(driver, config, plan, messages, None, tasks_may_run=context.tasks_may_run)
     # (Without a begun commit of this block, a decision with its number is of another block.)
+    is_ours = may_be_committed(plan, all_finished=True)
     return found if is_ours else AbortResult(found.swept)
 
 
@@ -202,16 +195,27 @@ def abort(
                 config.producer.transaction_timeout_ms,
             )
             return AbortResult()
-        owner = _owner(config, plan, messages)
-        prepared = prepared_transactions(messages, owner)
-        number = _number(plan, batch_id)
-        return driver.abort(
-            owner,
-            number,
-            prepared,
-            tasks_may_run=tasks_may_run,
-            may_be_committed=may_be_committed(plan, all_finished=not tasks_may_run),
-        )
+        return _aborted(driver, config, plan, messages, batch_id, tasks_may_run=tasks_may_run)
+
+
+def _aborted(
+    driver: ExactlyOnceDriver,
+    config: SinkConfig,
+    plan: TransactionPlan | None,
+    messages: Sequence[TaskCommitMessage],
+    batch_id: int | None,
+    *,
+    tasks_may_run: bool,
+) -> AbortResult:
+    """Aborts the transactions of a batch whose run is known."""
+    owner = _owner(config, plan, messages)
+    return driver.abort(
+        owner,
+        _number(plan, batch_id),
+        prepared_transactions(messages, owner),
+        tasks_may_run=tasks_may_run,
+        may_be_committed=may_be_committed(plan, all_finished=not tasks_may_run),
+    )
 
 
 def _batch(

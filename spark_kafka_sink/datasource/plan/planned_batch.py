@@ -303,18 +303,18 @@ class PlannedBatch:
 
         what = "kprod write" if batch_id is None else f"kprod write of micro-batch {batch_id}"
         finished = finished_messages(messages)
+        all_finished = len(finished) == len(messages)
         try:
             found = transaction_commit.abort(
                 self.plan.config,
                 self.plan.transactions,
                 finished,
                 batch_id,
-                tasks_may_run=len(finished) < len(messages),
+                tasks_may_run=not all_finished,
                 driver_token=self.plan.driver,
             )
         except KafkaError as error:
             unknown = None
-            all_finished = len(finished) == len(messages)
             if self._may_be_committed(all_finished=all_finished) and self._has_commit(
                 finished, batch_id
             ):
