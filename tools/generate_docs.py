@@ -206,8 +206,8 @@ def _refused_options_lines() -> Iterator[str]:
         "[Known, without effect](#known-without-effect) and [Removed from",
         "Kafka](#removed-from-kafka) causes only a warning. The error or the warning names the",
         "option to use instead, if there is one. The last section has four options of Spark, which",
-        "are allowed. A `configFile` is [a file with options of Kafka",
-        "clients](security.md#the-option-configfile).",
+        "are allowed. Some rules on this page are for options in [a `configFile`, that is a file",
+        "with options of Kafka clients](security.md#the-option-configfile).",
     )
     yield ""
     yield from _refused_options()
@@ -447,8 +447,9 @@ def _refused_options() -> Iterator[str]:
             "These options belong to other software. If you set one of them in the code of a write,"
             " the write fails, and the error names the software. The prefix `kafka.` makes no"
             " difference: both `group.id` and `kafka.group.id` are errors. A name that ends with"
-            " `.*` means all options with this prefix. Exception: if such an option also has its"
-            " own entry on this page or in [Options](options.md), only its own entry applies."
+            " `.*`, such as `schema.registry.*`, means all options whose names begin with the text"
+            " before the `*`. Exception: if this page or the page [Options](options.md) also has"
+            " the full name of an option, only the entry with the full name applies."
         ),
         "",
         "In a `configFile`, the following options are ignored, and a warning names them:",

@@ -159,11 +159,11 @@ The whole report goes to each destination that you choose with an option:
 | `reportListeners` | the driver calls your own functions with each report |
 
 If a report can't be written to one of these destinations, the write continues, and the driver logs
-a warning ([KP0703](errors.md#kp0703)).
+a warning ([KP0703](errors.md#kp0703)). There is one exception:
 
 !!! warning "Exactly-once with `reportTopic`"
-    The driver commits a report with the outcome `committed` together with the batch. If this
-    report can't be written to the topic, the batch fails.
+    Before the driver commits a batch, it writes the report `committed` to the topic. If that is not
+    possible, the batch fails.
 
 **A file or a directory**: `reportPath` is a directory if a directory with this path exists, or if
 the path ends in `/`. In a directory, the alphabetical order of the file names is the order of the
@@ -199,8 +199,8 @@ For a write outside such a block:
 | outcome | the report in the topic |
 |---|---|
 | `committed` | Consumers see the report after the rows of the batch |
-| `done before` | This run writes no report to the topic, because the run that committed the batch \
-has written it |
+| `done before` | This run writes no report to the topic. The topic has the report of the run that \
+committed the batch |
 | `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately. \
 But if the commit of another write is running, they may see the report only after that commit |
 
@@ -214,11 +214,11 @@ For the writes in a `transaction` block:
 - If the commit of the block failed, no row of the block is visible, and consumers see a report
   `failed`. They may also see a second report, with the outcome `aborted` or `unknown` and another
   `reportId`. Then the report `failed` counts.
-- You may interrupt the block after the driver has recorded its decision to commit the block. Then
-  the report of the whole block has the outcome `done before`, `unknown` or `partial`. Here,
+- If you interrupt the block after the driver has recorded its decision to commit the block, the
+  report of the whole block has the outcome `done before`, `unknown` or `partial`. Here,
   `done before` means that the block is committed.
-- `reportPath`, `reportListeners` and `last_report` get a report of the whole block at its end. But
-  if a write of the block failed, they get a report of this write instead.
+- At the end of a block, the other destinations also get a report of the whole block. But if a write
+  of the block failed, they get a report of this write instead.
 
 !!! warning "The topic can have several reports of a batch"
     With exactly-once, the topic has one report `committed` of a committed batch. Any other report
@@ -277,9 +277,9 @@ abort:
 
 - You stop a query or job during a commit. Spark then aborts the batch, but the commit may continue
   and succeed.
-- A commit fails, and writes its report. Spark then aborts the batch. The abort writes a second
-  report only if it does not find the report of the commit, because the driver can't keep reports
-  for `last_report`.
+- A commit fails, and writes its report. Spark then aborts the batch. Usually the abort writes no
+  report, because it finds the report of the commit among those that the driver keeps for
+  `last_report`. If the driver can't keep reports, the abort writes a second report.
 
 The time `writtenAtMs` does not show which of the two reports is the later one, because the report
 of a commit has the time at which the commit began. If the outcomes differ, the report with the

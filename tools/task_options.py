@@ -117,7 +117,7 @@ TASKS = (
         "Write faster, or fewer bytes",
         "First set the compression, for example to `lz4`. Change sizes, such as"
         " `kafka.buffer.memory`, only if the [report](reports.md) of a write shows a reason. For"
-        " example, a high `bufferWaitMs` means that tasks waited for this memory"
+        " example, a high `bufferWaitMs` means that tasks waited for memory of this buffer"
         " ([tuning](tuning.md)).",
         ("kafka.compression.*", "kafka.batch.size", "kafka.linger.ms", "kafka.buffer.memory",
          "kafka.max.request.size", "kafka.send.buffer.bytes", "kafka.receive.buffer.bytes"),

@@ -340,8 +340,8 @@ class WriteReport:
     lost_attempts: Annotated[
         int,
         Described(
-            "The number of attempts before the successful attempts, summed over tasks."
-            " The number includes attempts that ended without an error, for example because their"
+            "The number of attempts that were started before the successful attempt of their task."
+            " This includes attempts that ended without an error, for example because their"
             " executor or Python worker was lost, or because a speculative attempt was faster.",
             "attempts",
         ),
@@ -397,11 +397,17 @@ class WriteReport:
     ]
     txn_app_id: Annotated[
         str | None,
-        Described("The option txnAppId. With foreach_batch, the first argument of foreach_batch."),
+        Described(
+            "The option txnAppId. If the write uses this package's function foreach_batch, the"
+            " first argument of the function."
+        ),
     ]
     txn_version: Annotated[
         int | None,
-        Described("The option txnVersion. With foreach_batch, the id of the micro-batch."),
+        Described(
+            "The option txnVersion. If the write uses the function foreach_batch, the id of the"
+            " micro-batch."
+        ),
     ]
     cluster_id: Annotated[str | None, Described("Kafka's cluster id; null when nothing was sent.")]
     topics: Annotated[
@@ -510,16 +516,18 @@ class WriteReport:
         Described(
             "Rows that are not sent. With the option onNullValue=skip, these are rows with a"
             " null value. With the option changelog, an update can have two rows: the row before"
-            " and the row after. If both have the same key, the row before is not sent.",
+            " the update and the row after it. If both have the same key, only the row after the"
+            " update is sent.",
             "rows",
         ),
     ] = 0
     added_rows: Annotated[
         int,
         Described(
-            "Records that the option changelog adds. With changelog=debezium, an update that"
-            " changes the key adds 1 record. With changelog.mode=debezium, a delete adds 1 record,"
-            " and an update that changes the key adds 1 more record.",
+            "Records that the options changelog and changelog.mode add to the rows. The option"
+            " changelog=debezium adds 1 record for each update that changes the key. The option"
+            " changelog.mode=debezium adds 1 record for each delete, and 1 record for each update"
+            " that changes the key. If both options are set, the sink adds all these records.",
             "rows",
         ),
     ] = 0
