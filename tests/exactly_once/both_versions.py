@@ -35,7 +35,7 @@ def produce_of_a_dead_attempt_is_late(
     assert zombie.fired == 1
     second = world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, match=of_data)
     driver.begin("batch", **scenario.batch(1))
-    assert second.hit.wait(LONG_S)
+    driver.wait_until_hit(second)
     zombie.release()
     assert zombie.answered.wait(LONG_S), "the broker has answered the zombie"
     second.release()

@@ -24,7 +24,7 @@ from tests.exactly_once.stalls import StallWatch
 from tests.exactly_once.truth import Batch, Result, clean_ends, read_truth
 from tests.faults.proxy import Action, Fault, Faults, Hit, Proxy, Side
 from tests.real_kafka import RealKafka
-from tests.waiting import LONG_S, PATIENCE, wait_for
+from tests.waiting import LONG_S, PATIENCE
 
 COMMIT_LOG = "__kprod_commits"
 #: ``make faults`` runs all there is; plain pytest runs each scenario once, in one of its variants.
@@ -201,8 +201,7 @@ class Scenario:
     def kill_stream(self, victim: Driver, held: Fault, *, tasks: int) -> None:
         """``victim`` runs the stream until a request is ``held``, and is killed then, whole."""
         victim.begin("stream", **self.stream(tasks=tasks))
-        wait_for(lambda: held.hit.is_set() or victim.has_answered, 240, "the request to be held")
-        assert held.hit.is_set(), victim.answer()
+        victim.wait_until_hit(held)
         victim.kill()
 
     def marks(self) -> Path:

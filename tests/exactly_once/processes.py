@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from tests.faults.proxy import Hit
+from tests.faults.proxy import Fault, Hit
 from tests.programs import without_spark
 from tests.waiting import LONG_S
 
@@ -112,6 +112,22 @@ class Driver:
     @property
     def has_answered(self) -> bool:
         return not self._answers.empty()
+
+    def wait_until_hit(self, fault: Fault, what: str = "the request") -> None:
+        """Waits until ``fault`` has hit a request of the command under way. AssertionError with the
+        driver's answer if the command ends before, or with the end of its log.
+        """
+        deadline = time.monotonic() + LONG_S
+        while not fault.hit.is_set():
+            has_ended = self.has_answered or not self.alive
+            is_late = time.monotonic() > deadline
+            if fault.hit.wait(0.01):
+                break
+            assert not has_ended, f"{what} did not come: {self.answer()}"
+            assert not is_late, (
+                f"{what} did not come in {LONG_S:.0f} s ({fault.seen} others were seen):\n"
+                f"{self.log_tail()}"
+            )
 
     def run(self, do: str, **command: Any) -> dict[str, Any]:
         self.begin(do, **command)

@@ -69,8 +69,7 @@ def test_a_killed_backfill_goes_on_where_it_stood(
         (marks / f"go-{after}").touch()
     else:
         victim.begin("backfill", marks=str(marks), **command)
-    wait_for(lambda: held.hit.is_set() or victim.has_answered, 240, "the request to be held")
-    assert held.hit.is_set(), victim.answer()
+    victim.wait_until_hit(held)
     victim.kill()
     held.deliver = False
     world.faults.remove(held)

@@ -13,7 +13,7 @@ from tests.exactly_once.harness import CLEAN_S, FaultyCluster, Scenario, of_data
 from tests.exactly_once.processes import Driver
 from tests.fakes.fake_cluster.codec import read_request
 from tests.faults.proxy import Action, Hit, Side
-from tests.waiting import LONG_S, wait_for
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -49,8 +49,7 @@ def test_a_driver_frozen_before_its_decision_decides_in_time(world, driver):
         then=lambda _: driver.freeze(),
     )
     driver.begin("stream", **scenario.stream(tasks=TASKS))
-    wait_for(lambda: told.hit.is_set() or driver.has_answered, 240, "a description")
-    assert told.hit.is_set(), driver.answer()
+    driver.wait_until_hit(told, "a description")
     try:
         wait_for(lambda: not scenario.ongoing(), 180, "the transactions' time-out")
     finally:
@@ -85,7 +84,7 @@ def test_rights_revoked_after_the_decision_are_an_error(ruled_world, driver):
         ApiKey.END_TXN, Action.HOLD, Side.REQUEST, nth=2, times=1_000_000, match=of_data
     )
     driver.begin("stream", **scenario.stream(tasks=TASKS))
-    assert held.hit.wait(LONG_S)
+    driver.wait_until_hit(held)
     wait_for(lambda: len(scenario.ongoing()) < TASKS, what="the first EndTxn")
     left = scenario.ongoing()
     assert left

@@ -94,7 +94,7 @@ def test_r02_one_of_two_finished_speculative_attempts_is_visible(world, executor
     ]
     executors.begin("batch", **scenario.batch())
     for fault in held:
-        assert fault.hit.wait(LONG_S), "Spark started no speculative attempt"
+        executors.wait_until_hit(fault, "the speculative attempt")
     for fault in held:
         fault.release()
     answer = executors.answer()
@@ -124,7 +124,7 @@ def test_r08_an_attempt_that_was_cut_off_is_refused_afterwards(world, executors)
         # The next transaction on those partitions has begun when the old attempt comes back.
         second = world.fault(ApiKey.END_TXN, Action.HOLD, Side.REQUEST, match=of_data)
         executors.begin("batch", **scenario.batch(1))
-        assert second.hit.wait(LONG_S)
+        executors.wait_until_hit(second)
         held.release()
         assert held.answered.wait(LONG_S), "the old attempt's rows have reached the broker"
         second.release()

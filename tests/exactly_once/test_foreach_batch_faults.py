@@ -13,7 +13,6 @@ from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.half_written import EAGER, SIZE, half_written
 from tests.exactly_once.harness import CLEAN_S, of_batch, thorough, variants
 from tests.faults.proxy import Action, Side
-from tests.waiting import LONG_S
 
 KILLS = max(2, int(os.environ.get("KPROD_FAULT_KILLS", "3")) // 4)
 
@@ -73,7 +72,7 @@ def test_a_foreach_batch_with_a_killed_driver_loses_nothing(
         number = scenario.committed() + 2
         written = world.fault(ApiKey.PRODUCE, Action.PASS, Side.RESPONSE, match=of_batch(number, 0))
         victim.begin("foreach", **scenario.foreach(tasks=2))
-        assert written.hit.wait(LONG_S), f"round {round_} (seed {seed})"
+        victim.wait_until_hit(written, f"round {round_} (seed {seed})")
         # From an open transaction in the first round to anywhere later on.
         time.sleep(chance.random() * 0.4 * min(round_, 1))
         assert victim.alive

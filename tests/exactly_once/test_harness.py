@@ -10,7 +10,7 @@ from spark_kafka_sink.protocol.request import ApiKey
 from tests.exactly_once.checker import Fault
 from tests.exactly_once.harness import of_attempt, of_batch, thorough
 from tests.faults.proxy import Action, Side
-from tests.waiting import LONG_S, wait_for
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(240)]
 
@@ -35,7 +35,7 @@ def test_a_driver_killed_before_sparks_commit_doubles_rows(world, driver, new_dr
         match=of_batch(2, task=1),
     )
     victim.begin("stream", **scenario.stream())
-    assert fault.hit.wait(LONG_S)
+    victim.wait_until_hit(fault)
     victim.kill()
     fault.release()
     assert scenario.committed() == 1
