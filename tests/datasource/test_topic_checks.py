@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.base.errors import ErrorCode, KafkaError
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.cluster_checks import _clock
 from spark_kafka_sink.datasource.checks.topic_checks import (
+    CHECK_MS,
     TopicsNow,
     check_topics,
 )
@@ -64,6 +65,39 @@ def test_a_request_that_fails_leaves_a_check_out(scene):
     scene.cluster.control.answer(ApiKey.DESCRIBE_CONFIGS, code, FOREVER)
     with scene.client() as client:
         assert check_topics(client, config("t"), ("t",), TIMEOUT_MS) == {}
+
+
+LETTERS = {"errors__tolerance": "all", "errors__deadletterqueue__topic__name": "letters"}
+
+
+def test_dead_letters_wait_longer_for_the_configs_of_their_topics(scene):
+    """Without the configs, a broker refuses a row that is too large, and its task fails."""
+    created(scene, "rows", replicas=3, least=1)
+    slow = scene.cluster.control.delay(ApiKey.DESCRIBE_CONFIGS, CHECK_MS + 1_000, FOREVER)
+    with scene.client() as client:
+        assert check_topics(client, config("rows"), ("rows",), 60_000) == {}
+        found = check_topics(client, config("rows", **LETTERS), ("rows",), 60_000)
+    assert found["rows"].max_bytes == 1_048_588
+    assert slow.fired > 0
+
+
+def test_dead_letters_without_configs_in_time_are_an_error(scene):
+    created(scene, "rows", replicas=3, least=1)
+    slow = scene.cluster.control.delay(ApiKey.DESCRIBE_CONFIGS, 61_000, FOREVER)
+    with (
+        scene.client() as client,
+        pytest.raises(KafkaTimeoutError, match=r"topic rows .* which rows become dead letters"),
+    ):
+        check_topics(client, config("rows", **LETTERS), ("rows",), 60_000)
+    assert slow.fired > 0
+
+
+def test_dead_letters_without_configs_by_refusal_are_a_warning(scene, caplog):
+    scene.cluster.control.answer(ApiKey.DESCRIBE_CONFIGS, ErrorCode.INVALID_REQUEST, FOREVER)
+    with scene.client() as client:
+        assert check_topics(client, config("t", **LETTERS), ("t",), TIMEOUT_MS) == {}
+    (warning,) = caplog.messages
+    assert "fail their tasks, and do not become dead letters" in warning
 
 
 def test_brokers_that_tell_no_time_leave_the_clock_out(scene):

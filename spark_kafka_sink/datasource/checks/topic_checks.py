@@ -26,6 +26,8 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     ErrorCode,
     KafkaError,
+    KafkaTimeoutError,
+    coded,
     warn_once,
 )
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -49,6 +51,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 #: The timeout in ms of each of the two requests. It is short, because a write works without them.
+#: It does not apply to the configs if rows can become dead letters.
 CHECK_MS: Final = 5_000
 
 COMPRESSION: Final = "compression.type"
@@ -102,7 +105,8 @@ def check_topics(
       report about a write.
 
     Each warning is logged once per process. A check whose request fails is skipped without an
-    error. If the write can't work, the tasks raise the error.
+    error. If the write can't work, the tasks raise the error. Exception: with errors.tolerance=all,
+    raises KafkaTimeoutError if the configs are not received within ``timeout_ms``.
     """
     written = {*topics, *([config.commit_log_topic] if config.is_exactly_once else ())}
     limit_ms = min(timeout_ms, CHECK_MS)
@@ -111,7 +115,10 @@ def check_topics(
         check_write(name, operations)
     if not topics:
         return {}
-    configs = _if_possible(lambda: topic_settings(admin, topics, limit_ms))
+    if config.dead_letters is None:
+        configs = _if_possible(lambda: topic_settings(admin, topics, limit_ms))
+    else:
+        configs = _settings_for_dead_letters(admin, topics, timeout_ms)
     for name, settings in configs.items():
         # Reports are batches of one record, to which options of the producer don't apply.
         found: Iterator[TopicWarning] = iter(())
@@ -121,6 +128,33 @@ def check_topics(
             found = report_warnings(name, settings)
         warn_once(_log, (one.error.one_line() for one in found))
     return {name: TopicLimits.of(settings) for name, settings in configs.items()}
+
+
+def _settings_for_dead_letters(
+    admin: AdminClient, topics: Collection[str], timeout_ms: int
+) -> Mapping[str, Mapping[str, str | None]]:
+    """Returns :func:`topic_settings`. If brokers refuse the request, logs a warning, and the result
+    is empty. Raises KafkaTimeoutError after ``timeout_ms``.
+
+    The configs decide which rows become dead letters. Without them, a task sends for example a row
+    that is larger than max.message.bytes. The broker refuses the row, and the query fails.
+    """
+    try:
+        return topic_settings(admin, topics, timeout_ms)
+    except KafkaTimeoutError as error:
+        raise KafkaTimeoutError(
+            f"{error.message}: errors.tolerance=all needs the configs of the topics, because they"
+            " decide which rows become dead letters",
+            hint=error.hint,
+            kind=error.kind,
+        ) from error
+    except KafkaError as error:
+        text = (
+            f"{error.message}: rows that the configs of {', '.join(topics)} do not allow fail"
+            " their tasks, and do not become dead letters"
+        )
+        warn_once(_log, [coded(error.kind.kp_code, text, error.hint)])
+        return {}
 
 
 def _if_possible(request: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
