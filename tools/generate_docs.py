@@ -448,8 +448,9 @@ def _refused_options() -> Iterator[str]:
             " the write fails, and the error names the software. The prefix `kafka.` makes no"
             " difference: both `group.id` and `kafka.group.id` are errors. A name that ends with"
             " `.*`, such as `schema.registry.*`, means all options whose names begin with the text"
-            " before the `*`. Exception: if this page or the page [Options](options.md) also has"
-            " the full name of an option, only the entry with the full name applies."
+            " before the `*`. Exception: if such an option, for example `schema.registry.url`, also"
+            " has its own entry on this page or on the page [Options](options.md), only its own"
+            " entry applies."
         ),
         "",
         "In a `configFile`, the following options are ignored, and a warning names them:",
@@ -521,12 +522,13 @@ _CHOICES = {
 _WORDS_OF_KEY_RULES = """\
 The table uses these words:
 
-- *hash*: the partition is the key's hash modulo the number of partitions of the topic. A \
-null key has the hash of an empty key, so all rows with a null key go to the same partition.
+- *hash*: the partition is the key's hash modulo the number of partitions of the topic. In the \
+column *Null key*, *hash* means the hash of an empty key: all rows with a null key go to the same \
+partition.
 - *sticky*: the rows go to one partition until they fill about one record batch \
 (`kafka.batch.size`), and then to another partition.
 - *random*: each row goes to any partition.
-- *in turn*: each row goes to the partition after the partition of the row before.
+- *in turn*: the first row goes to any partition, the second row to the next partition, and so on.
 
 If some partitions have no leader, *sticky*, *random* and *in turn* choose only partitions with a \
 leader. *hash* does not look for leaders."""
@@ -829,8 +831,8 @@ _WHOSE = {
     " batch, or its driver has died.",
     Whose.DECIDED: "A run whose decision to commit the transaction is in the commit log. The driver"
     " is committing the transaction, or has died.",
-    Whose.HANGING: "An unknown client, because no transaction coordinator lists the transaction."
-    " The transaction hangs, or the principal of the command lacks the [permission to see"
+    Whose.HANGING: "No transaction coordinator lists the transaction, so the client is unknown."
+    " Either the transaction hangs, or the principal of the command lacks the [permission to see"
     " it](monitoring.md#kprodtransactionhangs).",
     Whose.OTHER: "A producer that is not from this package.",
     Whose.COMMIT_LOG: "A driver that is writing a decision. This value occurs only if the topic is"

@@ -21,7 +21,8 @@ _MEANINGS = {
     " every row was sent, and brokers have acknowledged the rows if `kafka.acks` requires that.",
     WriteOutcome.COMMITTED: "Exactly-once: every transaction of the batch is committed.",
     WriteOutcome.DONE_BEFORE: "Exactly-once: an earlier run has already committed the same"
-    " micro-batch or `txnVersion`. So this run added no row.",
+    " micro-batch, or a batch job with the same [`txnAppId` and"
+    " `txnVersion`](exactly-once.md#a-batch-job). So this run added no row.",
     WriteOutcome.NO_ROWS: "Exactly-once: the batch had no row, so there was nothing to commit.",
     WriteOutcome.PREPARED: "Exactly-once: the write is a part of a [`transaction`"
     " block](exactly-once.md#several-writes-one-decision). Its rows become visible when the block"
@@ -162,8 +163,8 @@ If a report can't be written to one of these destinations, the write continues, 
 a warning ([KP0703](errors.md#kp0703)). There is one exception:
 
 !!! warning "Exactly-once with `reportTopic`"
-    Before the driver commits a batch, it writes the report `committed` to the topic. If that is not
-    possible, the batch fails.
+    The driver commits the report `committed` together with the rows of the batch. If the driver
+    can't write this report to the topic, the batch fails.
 
 **A file or a directory**: `reportPath` is a directory if a directory with this path exists, or if
 the path ends in `/`. In a directory, the alphabetical order of the file names is the order of the
@@ -192,9 +193,7 @@ the last renamed file, if its name ends in `.1`.
 `find DIRECTORY -name '*.json' -mtime +30 -delete`, or with a lifecycle rule of the object store.
 
 **`reportTopic` with exactly-once**: the outcome of a write decides when consumers with
-`isolation.level=read_committed` see its report. A
-[`transaction` block](exactly-once.md#several-writes-one-decision) commits several writes together.
-For a write outside such a block:
+`isolation.level=read_committed` see its report:
 
 | outcome | the report in the topic |
 |---|---|
@@ -202,40 +201,12 @@ For a write outside such a block:
 | `done before` | This run writes no report to the topic. The topic has the report of the run that \
 committed the batch |
 | `no rows`, `aborted`, `failed`, `unknown`, `partial` | Consumers see the report immediately. \
-But if the commit of another write is running, they may see the report only after that commit |
+But if the commit of any write with the same `reportTopic` is running, they may see the report \
+only after that commit |
 
-For the writes in a `transaction` block:
-
-- If the block is committed, consumers see a report of each write, even of a write without rows.
-  In the topic, each of these reports has the outcome `committed`. At the other destinations, it has
-  the outcome `prepared, to be decided with other writes`.
-- If the block is aborted, consumers see one report with the outcome `aborted`. If a write of the
-  block failed, this report describes that write. Otherwise it describes the whole block.
-- If the commit of the block failed, no row of the block is visible, and consumers see a report
-  `failed`. They may also see a second report, with the outcome `aborted` or `unknown` and another
-  `reportId`. Then the report `failed` counts.
-- If you interrupt the block after the driver has recorded its decision to commit the block, the
-  report of the whole block has the outcome `done before`, `unknown` or `partial`. Here,
-  `done before` means that the block is committed.
-- At the end of a block, the other destinations also get a report of the whole block. But if a write
-  of the block failed, they get a report of this write instead.
-
-!!! warning "The topic can have several reports of a batch"
-    With exactly-once, the topic has one report `committed` of a committed batch. Any other report
-    may be in the topic more than once. The copies have the same `reportId`.
-
-    In these cases, the topic has reports with different outcomes:
-
-    - `unknown` and `committed`: when the report `unknown` was written, nothing showed whether the
-      batch was committed. The batch is committed.
-    - `committed` and `partial`: only a part of the batch is committed. The batch is
-      [PARTIAL](runbook.md#partial). If you resolve it as `replay`, the next run writes the whole
-      batch again. Then the topic gets a second report `committed`.
-    - `committed`, and then `aborted` or `failed`: a later run of the committed batch has failed,
-      for example because it has another number of rows. The rows of the first run stay visible.
-
-    [The list of outcomes](#two-reports-of-one-run) shows which of two reports with the same
-    `reportId` counts.
+This table is for a write outside a `transaction` block ([reports of a
+block](#reports-of-a-transaction-block)). In rare cases, the topic has [several
+reports](#several-reports-in-the-topic) of a batch.
 
 **`reportListeners`**: name your functions in the form `package.module:function`. The driver calls
 them in a separate Python process. So your module must be importable on the driver, and the
@@ -270,15 +241,57 @@ if report is not None:         # None: nothing was written yet
 
 To check whether the rows of a report are in the topics, use [`kprod audit`](audit.md).
 
+### Reports of a `transaction` block
+
+A [`transaction` block](exactly-once.md#several-writes-one-decision) commits several writes
+together. In `reportTopic`, consumers with `isolation.level=read_committed` see these reports:
+
+- If the block is committed, consumers see a report of each write, even of a write without rows.
+  In the topic, each of these reports has the outcome `committed`. At the other destinations, it has
+  the outcome `prepared, to be decided with other writes`.
+- If the block is aborted, consumers see one report with the outcome `aborted`. If a write of the
+  block failed, this report describes that write. Otherwise it describes the whole block.
+- If the commit of the block failed, no row of the block is visible, and consumers see a report
+  `failed`. They may also see a second report, with the outcome `aborted` or `unknown` and another
+  `reportId`. Then the report `failed` counts.
+
+At the end of a block, the destinations other than the topic also get a report of the whole block.
+But if a write of the block failed, they get a report of this write instead.
+
+If you interrupt a block, the driver may already have recorded its decision to commit the block.
+Then the report of the whole block has one of these outcomes:
+
+- `done before`: the block is committed. The topic has the reports of the writes, but no report of
+  the whole block.
+- `unknown` or `partial`: the topic also gets the report of the whole block.
+
+### Several reports in the topic
+
+With exactly-once, the topic has one report `committed` of a committed batch. There are two
+exceptions: a `transaction` block, and a batch that was written again (`replay`, below). Any other
+report may be in the topic more than once. The copies have the same `reportId`.
+
+In these cases, the topic has reports of a batch with different outcomes:
+
+- `unknown` and `committed`: when the report `unknown` was written, nothing showed whether the
+  batch was committed. The batch is committed.
+- `committed` and `partial`: only a part of the batch is committed. The batch is
+  [PARTIAL](runbook.md#partial). If you run `kprod txn resolve` with `--as replay`, the next run
+  writes the whole batch again, and the topic gets a second report `committed`.
+- `committed`, and then `aborted` or `failed`: a later run of the committed batch has failed,
+  for example because it has another number of rows. The rows of the first run stay visible.
+
+The list in the next section shows which of two reports with the same `reportId` counts.
+
 ### Two reports of one run
 
 A run of a batch can have two reports with the same `reportId`, one of its commit and one of its
-abort:
+abort. There are two cases:
 
 - You stop a query or job during a commit. Spark then aborts the batch, but the commit may continue
   and succeed.
-- A commit fails, and writes its report. Spark then aborts the batch. Usually the abort writes no
-  report, because it finds the report of the commit among those that the driver keeps for
+- A commit fails, and its report is written. Spark then aborts the batch. Usually the abort writes
+  no report, because it finds the report of the commit among those that the driver keeps for
   `last_report`. If the driver can't keep reports, the abort writes a second report.
 
 The time `writtenAtMs` does not show which of the two reports is the later one, because the report
@@ -326,10 +339,11 @@ In these cases, there is no report:
 
 !!! warning "A killed driver leaves transactions open"
     With exactly-once, these transactions stay open until `kafka.transaction.timeout.ms` is over
-    (15 minutes by default). If the query, or a job with `txnAppId`, runs again within this time,
-    the first commit of the new run ends these transactions. While a transaction is open,
-    consumers with `isolation.level=read_committed` can't read the records after the first row of
-    the transaction.
+    (15 minutes by default). If the query, or a [job with `txnAppId`](exactly-once.md#a-batch-job),
+    runs again within this time, the new run [commits or
+    aborts](runbook.md#what-the-next-start-does) them, at the latest in its first commit. While a
+    transaction is open, consumers with `isolation.level=read_committed` can't read the records
+    after the first row of the transaction.
 
 If a driver was killed, a directory whose name begins with `.kprod-failed-` can remain in the
 directory of the reports. You need not delete it: later writes delete it after a week.

@@ -29,8 +29,8 @@ TASKS = (
         "Most writes need only the two options of the example. Give the addresses of two or"
         " three brokers: from them, the sink learns the addresses of all brokers. To keep options"
         " out of the code, write the options into a properties file, and set the option"
-        " `configFile` to its path. If the file contains secrets, the executors read it too: put it"
-        " at the same path on the driver and on every executor.",
+        " `configFile` to its path. The file must be on the driver. If the file contains secrets or"
+        " `sasl.jaas.config`, the file must also be at the same path on every executor.",
         ("kafka.bootstrap.servers", "topic", "configFile", "preflight", "kafka.client.id",
          "kafka.client.dns.lookup"),
         _SERVERS,

@@ -149,8 +149,9 @@ _VOLUME = (
                "Rows that brokers acknowledged, without dead letters."),
     Instrument("kprod.skipped.rows", _C, "{row}", _REPORT, "skippedRows",
                "Rows that are not sent. With onNullValue=skip, these are the rows with a null"
-               " value. With the option changelog, an update can have two rows. The row with the"
-               " old values is not sent, unless the update changes the key."),
+               " value. With the option changelog, the rows are changes of a table. If an update"
+               " has two rows, the row before the update is not sent, unless the update changes"
+               " the key."),
     Instrument("kprod.dead.letters", _C, "{row}", _REPORT, "deadLetters.byReason[].rows",
                "Rows that became dead letters, by the error code of the problem, such as KP0213.",
                label=Label.CODE, label_field="code"),
@@ -209,7 +210,7 @@ _TIME = (
 
 _TASKS = (
     Instrument("kprod.tasks", _C, "{task}", _REPORT, "tasks",
-               "Tasks of the batch jobs and micro-batches that ended."),
+               "All tasks of the ended batch jobs and micro-batches, including unfinished tasks."),
     Instrument("kprod.unfinished.tasks", _C, "{task}", _REPORT, "unfinishedTasks",
                "Tasks that have not reported their end: they failed, were stopped, or never ran."),
     Instrument("kprod.task.time.max", _G, "s", _REPORT, "longestTaskMs",
@@ -328,8 +329,8 @@ _RUNNING_TASKS = (
                " After kafka.delivery.timeout.ms, a record batch expires, and its task"
                " fails.", _MS),
     Instrument("kprod.commit.running.time", _G, "s", _RUNNING, "commitMs",
-               "Duration of the running commit so far. 0 if no commit is running, and in the first"
-               " 10 s of a commit.", _MS),
+               "Duration of the running commit so far, if this duration is at least 10 s. Otherwise"
+               " 0.", _MS),
 )  # fmt: skip
 
 #: All metrics, in the order of the docs.

@@ -340,9 +340,10 @@ class WriteReport:
     lost_attempts: Annotated[
         int,
         Described(
-            "The number of attempts that were started before the successful attempt of their task."
-            " This includes attempts that ended without an error, for example because their"
-            " executor or Python worker was lost, or because a speculative attempt was faster.",
+            "The number of lost attempts. An attempt is lost if it began before the successful"
+            " attempt of its task. A lost attempt may have reported no error, for example because"
+            " its executor or Python worker was killed, or because a speculative attempt was"
+            " faster.",
             "attempts",
         ),
     ] = 0
@@ -398,15 +399,15 @@ class WriteReport:
     txn_app_id: Annotated[
         str | None,
         Described(
-            "The option txnAppId. If the write uses this package's function foreach_batch, the"
-            " first argument of the function."
+            "The option txnAppId. If the write uses this package's function foreach_batch or"
+            " transaction, the value is the first argument of the function."
         ),
     ]
     txn_version: Annotated[
         int | None,
         Described(
-            "The option txnVersion. If the write uses the function foreach_batch, the id of the"
-            " micro-batch."
+            "The option txnVersion. If the write uses the function foreach_batch or transaction,"
+            " the value is the id of the micro-batch."
         ),
     ]
     cluster_id: Annotated[str | None, Described("Kafka's cluster id; null when nothing was sent.")]
@@ -515,19 +516,20 @@ class WriteReport:
         int,
         Described(
             "Rows that are not sent. With the option onNullValue=skip, these are rows with a"
-            " null value. With the option changelog, an update can have two rows: the row before"
-            " the update and the row after it. If both have the same key, only the row after the"
-            " update is sent.",
+            " null value. With the option [changelog](changelogs.md), the rows are changes of a"
+            " table, and an update can have two rows: the row before the update and the row after"
+            " it. If both have the same key, only the row after the update is sent.",
             "rows",
         ),
     ] = 0
     added_rows: Annotated[
         int,
         Described(
-            "Records that the options changelog and changelog.mode add to the rows. The option"
-            " changelog=debezium adds 1 record for each update that changes the key. The option"
-            " changelog.mode=debezium adds 1 record for each delete, and 1 record for each update"
-            " that changes the key. If both options are set, the sink adds all these records.",
+            "Records that the sink adds in a write with the option [changelog](changelogs.md)."
+            " Input in Debezium's format (changelog=debezium) adds 1 record for each update that"
+            " changes the key. Output in Debezium's format (changelog.mode=debezium) adds 1 record"
+            " for each such update, and 1 record for each delete. With both options, an update"
+            " that changes the key adds 2 records.",
             "rows",
         ),
     ] = 0
@@ -546,8 +548,12 @@ class WriteReport:
         float,
         Described("bytes divided by bytesBeforeCompression.", "ratio"),
     ]
-    rows_per_second: Annotated[float, Described("Rows divided by elapsedMs.", "rows/s")]
-    bytes_per_second: Annotated[float, Described("bytes per second of elapsedMs.", "bytes/s")]
+    rows_per_second: Annotated[
+        float, Described("Rows per second: rows divided by elapsedMs.", "rows/s")
+    ]
+    bytes_per_second: Annotated[
+        float, Described("Bytes per second: bytes divided by elapsedMs.", "bytes/s")
+    ]
     batches: Annotated[
         int,
         Described(
