@@ -125,8 +125,8 @@ RecordAccumulator#drainBatchesForOneNode
 RecordAccumulatorTest#testPartialDrain
   A request takes batches up to max.request.size. A larger batch is sent alone.
 RecordAccumulatorTest#testDrainBatches
-  If a request to a broker ends with partition 3, the next request to this broker begins after
-  partition 3.
+  The partitions of a broker take turns: each request continues after the last partition of the
+  previous request.
 RecordAccumulatorTest#testMutedPartitions
   With max.in.flight.requests.per.connection=1, no other batch of a partition is sent while one of
   its batches is in flight.
@@ -134,11 +134,11 @@ RecordAccumulatorTest#testFlush RecordAccumulatorTest#testRecordsDrainedWhenTran
   In four cases, a batch is sent before linger.ms is over: a thread waits for memory, the program
   calls flush, the producer closes, or a transaction ends. These cases do not shorten a backoff.
 RecordAccumulatorTest#testRetryBackoff RecordAccumulatorTest#testExponentialRetryBackoff
-  The backoff of a retry begins at the last attempt, and delays no other partition.
+  The backoff of a retry begins when the previous attempt fails, and delays no other partition.
 RecordAccumulatorTest#testExponentialRetryBackoffLeaderChange
 RecordAccumulatorTest#testReadyAndDrainWhenABatchIsBeingRetried
-  If the partition of a batch has a new leader, the batch skips the rest of its backoff. The next
-  retry has a backoff again.
+  If the partition of a batch has a new leader, the batch skips the rest of its backoff. A further
+  retry of the batch has a backoff again.
 RecordAccumulator#insertInSequenceOrder
   A batch that is sent again goes to the head of its partition's queue. There, an idempotent
   producer sorts batches by their sequence numbers.
@@ -180,7 +180,8 @@ ProducerBatchTest#testCompleteExceptionallyWithRecordErrors
 ProducerBatchTest#testBatchExpiration ProducerBatchTest#testBatchExpirationAfterReenqueue
   If the clock goes back, no batch expires.
 ProducerBatchTest#testWithLeaderChangesAcrossRetries
-  After a change of the leader, the next retry of a batch has no backoff. Later retries have one.
+  If the leader changes before a retry of a batch, this retry has no backoff. The retry after it has
+  a backoff again.
 # The choice of a partition (Partitioner)
 BuiltInPartitionerTest#testStickyPartitioning
   Records without a key go to one partition, the sticky partition. After batch.size bytes, the
@@ -276,8 +277,9 @@ SenderTest#testTransactionalRequestsSentOnShutdown
 SenderTest#testSenderShouldCloseWhenTransactionManagerInErrorState
 SenderTest#testSenderShutdownWithPendingTransactions
 KafkaProducerTest#testCloseIsForcedOnPendingFindCoordinator
-  close sends all records. If a commit has begun, close carries it out. Otherwise close aborts the
-  open transaction. A close with the timeout 0 waits for nothing.
+  close first sends all records. If a commit has begun, close then completes the commit. If not,
+  close then aborts the open transaction, with its records. A close with the timeout 0 waits for
+  nothing.
 SenderTest#testDoNotPollWhenNoRequestSent
   While no request can be sent, the network thread sleeps.
 # Transactions (TransactionManager)
@@ -313,7 +315,8 @@ TransactionManagerTest#testLookupCoordinatorOnDisconnectBeforeSend
 TransactionManagerTest#testLookupCoordinatorOnNotCoordinatorError
 TransactionManagerTest#testDisconnectAndRetry
 TransactionManagerTest#testFindCoordinatorAllowedInAbortableErrorState
-  If the coordinator moves, or if its connection breaks, the producer looks it up again.
+  If the coordinator moves, or if its connection breaks, the producer looks up the coordinator
+  again.
 TransactionManagerTest#testProducerFencedExceptionInInitProducerId
 TransactionManagerTest#testProducerFencedInAddPartitionToTxn
 TransactionManagerTest#testInvalidProducerEpochConvertToProducerFencedInInitProducerId
@@ -375,8 +378,8 @@ TransactionManager#maybeUpdateTransactionV2Enabled
   TV2.
 TransactionManagerTest#testBackgroundInvalidStateTransitionIsFatal
 TransactionManagerTest#testForegroundInvalidStateTransitionIsRecoverable
-  A call in the wrong state fails, and changes nothing. A wrong state on the network thread is a
-  fatal error.
+  If the program calls a method that does not fit the state of the transaction, the call fails, and
+  changes nothing. If an action of the network thread does not fit the state, the error is fatal.
 # The end of a transaction, seen by broker and producer
 TransactionCoordinatorTest#shouldReturnOkOnEndTxnWhenStatusIsCompleteCommitAndResultIsCommit
 TransactionCoordinatorTest#shouldAbortExpiredTransactionsInOngoingStateAndBumpEpoch
@@ -426,7 +429,7 @@ ClusterConnectionStatesTest#testAuthorizationFailed
   later login succeeds.
 NetworkClientTest#testRebootstrap
   The client connects to bootstrap.servers again (a rebootstrap) in three cases: a broker requests
-  it, no known broker can be reached, or there was no metadata for
+  it, no known broker can be reached, or the client needs metadata and gets none within
   metadata.recovery.rebootstrap.trigger.ms.
 NetworkClientTest#testUnsupportedVersionDuringInternalMetadataRequest
   If client and broker have no common version of a request, the request fails and is not sent.
@@ -441,7 +444,7 @@ MetadataTest#testMetadataMergeOnIdDowngrade MetadataTest#testNoEpoch
 ProducerMetadataTest#testMetadataPartialUpdate ProducerMetadataTest#testRequestUpdateForTopic
 MetadataTest#testPartialMetadataUpdate
   If the client needs new metadata of all topics, a response with the metadata of only new topics is
-  not enough. A response to an earlier request is not enough either.
+  not enough. A response to a request that was sent before the need arose is not enough either.
 MetadataTest#testTimeToNextUpdate
   Metadata is requested again after metadata.max.age.ms.
 ProducerMetadataTest#testMetadataEquivalentResponsesBackoff
