@@ -163,8 +163,8 @@ If a report can't be written to one of these destinations, the write continues, 
 a warning ([KP0703](errors.md#kp0703)). There is one exception:
 
 !!! warning "Exactly-once with `reportTopic`"
-    The driver commits the report `committed` together with the rows of the batch. If the driver
-    can't write this report to the topic, the batch fails.
+    Before the driver commits a batch, it writes the report of this commit to the topic. If this
+    is not possible, the batch fails.
 
 **A file or a directory**: `reportPath` is a directory if a directory with this path exists, or if
 the path ends in `/`. In a directory, the alphabetical order of the file names is the order of the
@@ -247,8 +247,8 @@ A [`transaction` block](exactly-once.md#several-writes-one-decision) commits sev
 together. In `reportTopic`, consumers with `isolation.level=read_committed` see these reports:
 
 - If the block is committed, consumers see a report of each write, even of a write without rows.
-  In the topic, each of these reports has the outcome `committed`. At the other destinations, it has
-  the outcome `prepared, to be decided with other writes`.
+  In the topic, these reports have the outcome `committed`. At the other destinations, the reports
+  were written before the commit, and have the outcome `prepared, to be decided with other writes`.
 - If the block is aborted, consumers see one report with the outcome `aborted`. If a write of the
   block failed, this report describes that write. Otherwise it describes the whole block.
 - If the commit of the block failed, no row of the block is visible, and consumers see a report
@@ -258,25 +258,26 @@ together. In `reportTopic`, consumers with `isolation.level=read_committed` see 
 At the end of a block, the destinations other than the topic also get a report of the whole block.
 But if a write of the block failed, they get a report of this write instead.
 
-If you interrupt a block, the driver may already have recorded its decision to commit the block.
-Then the report of the whole block has one of these outcomes:
+If you interrupt a block after the driver has recorded its decision to commit the block, the report
+of the whole block has one of these outcomes:
 
-- `done before`: the block is committed. The topic has the reports of the writes, but no report of
-  the whole block.
+- `done before`: the block is committed, in spite of the interruption. The topic has the reports of
+  the writes, but no report of the whole block.
 - `unknown` or `partial`: the topic also gets the report of the whole block.
 
 ### Several reports in the topic
 
 With exactly-once, the topic has one report `committed` of a committed batch. There are two
-exceptions: a `transaction` block, and a batch that was written again (`replay`, below). Any other
-report may be in the topic more than once. The copies have the same `reportId`.
+exceptions: a `transaction` block, and a batch that was written again (`replay`, below). A report
+with another outcome than `committed` may be in the topic more than once. The copies have the same
+`reportId`.
 
 In these cases, the topic has reports of a batch with different outcomes:
 
 - `unknown` and `committed`: when the report `unknown` was written, nothing showed whether the
   batch was committed. The batch is committed.
-- `committed` and `partial`: only a part of the batch is committed. The batch is
-  [PARTIAL](runbook.md#partial). If you run `kprod txn resolve` with `--as replay`, the next run
+- `committed` and `partial`: the report `committed` is visible, but only a part of the rows is. The
+  batch is [PARTIAL](runbook.md#partial). If you run `kprod txn resolve` with `--as replay`, the next run
   writes the whole batch again, and the topic gets a second report `committed`.
 - `committed`, and then `aborted` or `failed`: a later run of the committed batch has failed,
   for example because it has another number of rows. The rows of the first run stay visible.
@@ -290,9 +291,9 @@ abort. There are two cases:
 
 - You stop a query or job during a commit. Spark then aborts the batch, but the commit may continue
   and succeed.
-- A commit fails, and its report is written. Spark then aborts the batch. Usually the abort writes
-  no report, because it finds the report of the commit among those that the driver keeps for
-  `last_report`. If the driver can't keep reports, the abort writes a second report.
+- A commit fails, and its report is written. Spark then aborts the batch. Usually the driver still
+  has the report of the commit, so the abort writes no report. If the driver can't keep reports, the
+  abort writes a second report.
 
 The time `writtenAtMs` does not show which of the two reports is the later one, because the report
 of a commit has the time at which the commit began. If the outcomes differ, the report with the
@@ -340,10 +341,9 @@ In these cases, there is no report:
 !!! warning "A killed driver leaves transactions open"
     With exactly-once, these transactions stay open until `kafka.transaction.timeout.ms` is over
     (15 minutes by default). If the query, or a [job with `txnAppId`](exactly-once.md#a-batch-job),
-    runs again within this time, the new run [commits or
-    aborts](runbook.md#what-the-next-start-does) them, at the latest in its first commit. While a
-    transaction is open, consumers with `isolation.level=read_committed` can't read the records
-    after the first row of the transaction.
+    runs again within this time, the new run [ends the open
+    transactions](runbook.md#what-the-next-start-does). While a transaction is open, consumers with
+    `isolation.level=read_committed` can't read the records after the first row of the transaction.
 
 If a driver was killed, a directory whose name begins with `.kprod-failed-` can remain in the
 directory of the reports. You need not delete it: later writes delete it after a week.

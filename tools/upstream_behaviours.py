@@ -242,10 +242,10 @@ SenderTest#testEpochBumpOnOutOfOrderSequenceForNextBatch
 TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump
   While one partition waits for a new producer epoch, the batches of other partitions are sent.
 SenderTest#testIdempotentSplitBatchAndSend SenderTest#testTransactionalSplitBatchAndSend
-  If a broker refuses a batch with several records as too large, the producer sends two batches.
+  If a batch with several records is too large for the broker, the producer sends two batches.
   Each record keeps its sequence number.
 SenderTest#testTooLargeBatchesAreSafelyRemoved
-  If a broker refuses a batch with a single record as too large, the record fails.
+  If a batch with a single record is too large for the broker, the record fails.
 SenderTest#testExpiredBatchDoesNotSplitOnMessageTooLargeError
 SenderTest#testExpiredBatchDoesNotRetry
   A batch that gets an error after delivery.timeout.ms is neither split nor sent again.
@@ -369,7 +369,7 @@ TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry
 TransactionManagerTest#testDropCommitOnBatchExpiry
 TransactionManagerTest#testTransitionToFatalErrorWhenRetriedBatchIsExpired
   If a batch expires, the producer refuses to commit its transaction. Brokers before Kafka 2.5 can't
-  raise the producer epoch. With these brokers, the error is fatal if the batch was sent.
+  raise the producer epoch. With these brokers, the expiry of a batch that was sent is a fatal error.
 TransactionManager.EndTxnHandler#handleResponse
   With TV2, the response to EndTxn has the next producer epoch. If the epoch has
   its largest value, the response has a new producer id.
@@ -444,7 +444,7 @@ MetadataTest#testMetadataMergeOnIdDowngrade MetadataTest#testNoEpoch
 ProducerMetadataTest#testMetadataPartialUpdate ProducerMetadataTest#testRequestUpdateForTopic
 MetadataTest#testPartialMetadataUpdate
   If the client needs new metadata of all topics, a response with the metadata of only new topics is
-  not enough. A response to a request that was sent before the need arose is not enough either.
+  not enough. A response to an older request is not enough either.
 MetadataTest#testTimeToNextUpdate
   Metadata is requested again after metadata.max.age.ms.
 ProducerMetadataTest#testMetadataEquivalentResponsesBackoff

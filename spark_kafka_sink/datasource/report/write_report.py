@@ -340,10 +340,9 @@ class WriteReport:
     lost_attempts: Annotated[
         int,
         Described(
-            "The number of lost attempts. An attempt is lost if it began before the successful"
-            " attempt of its task. A lost attempt may have reported no error, for example because"
-            " its executor or Python worker was killed, or because a speculative attempt was"
-            " faster.",
+            "The number of all attempts that were started before the successful attempt of their"
+            " task. Attempts without a reported error count too, for example if the executor or the"
+            " Python worker was killed, or if a speculative attempt was faster.",
             "attempts",
         ),
     ] = 0
@@ -528,8 +527,8 @@ class WriteReport:
             "Records that the sink adds in a write with the option [changelog](changelogs.md)."
             " Input in Debezium's format (changelog=debezium) adds 1 record for each update that"
             " changes the key. Output in Debezium's format (changelog.mode=debezium) adds 1 record"
-            " for each such update, and 1 record for each delete. With both options, an update"
-            " that changes the key adds 2 records.",
+            " for each update that changes the key, and 1 record for each delete. With both"
+            " options, an update that changes the key adds 2 records.",
             "rows",
         ),
     ] = 0
