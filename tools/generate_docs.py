@@ -832,7 +832,8 @@ _WHOSE = {
     Whose.DECIDED: "A run whose decision to commit the transaction is in the commit log. The driver"
     " is committing the transaction, or has died.",
     Whose.HANGING: "No transaction coordinator lists the transaction, so the client is unknown."
-    " Either the transaction hangs, or the principal of the command lacks the [permission to see"
+    " Either the transaction hangs, or its coordinator is just moving to another broker, or the"
+    " principal of the command lacks the [permission to see"
     " it](monitoring.md#kprodtransactionhangs).",
     Whose.OTHER: "A producer that is not from this package.",
     Whose.COMMIT_LOG: "A driver that is writing a decision. This value occurs only if the topic is"

@@ -20,8 +20,8 @@ _MEANINGS = {
     " brokers have acknowledged every row. With the [guarantee](delivery-guarantees.md) `none`,"
     " every row was sent, and brokers have acknowledged the rows if `kafka.acks` requires that.",
     WriteOutcome.COMMITTED: "Exactly-once: every transaction of the batch is committed.",
-    WriteOutcome.DONE_BEFORE: "Exactly-once: an earlier run has already committed the same"
-    " micro-batch, or a batch job with the same [`txnAppId` and"
+    WriteOutcome.DONE_BEFORE: "Exactly-once: the batch was already committed by an earlier run of"
+    " the same micro-batch, or of a batch job with the same [`txnAppId` and"
     " `txnVersion`](exactly-once.md#a-batch-job). So this run added no row.",
     WriteOutcome.NO_ROWS: "Exactly-once: the batch had no row, so there was nothing to commit.",
     WriteOutcome.PREPARED: "Exactly-once: the write is a part of a [`transaction`"
@@ -163,8 +163,8 @@ If a report can't be written to one of these destinations, the write continues, 
 a warning ([KP0703](errors.md#kp0703)). There is one exception:
 
 !!! warning "Exactly-once with `reportTopic`"
-    Before the driver commits a batch, it writes the report of this commit to the topic. If this
-    is not possible, the batch fails.
+    The commit of a batch also commits its report `committed`. So the driver writes this report to
+    the topic before the commit. If the driver can't write it, the batch fails.
 
 **A file or a directory**: `reportPath` is a directory if a directory with this path exists, or if
 the path ends in `/`. In a directory, the alphabetical order of the file names is the order of the
@@ -253,7 +253,7 @@ together. In `reportTopic`, consumers with `isolation.level=read_committed` see 
   block failed, this report describes that write. Otherwise it describes the whole block.
 - If the commit of the block failed, no row of the block is visible, and consumers see a report
   `failed`. They may also see a second report, with the outcome `aborted` or `unknown` and another
-  `reportId`. Then the report `failed` counts.
+  `reportId`. Ignore the second report.
 
 At the end of a block, the destinations other than the topic also get a report of the whole block.
 But if a write of the block failed, they get a report of this write instead.
@@ -263,7 +263,8 @@ of the whole block has one of these outcomes:
 
 - `done before`: the block is committed, in spite of the interruption. The topic has the reports of
   the writes, but no report of the whole block.
-- `unknown` or `partial`: the topic also gets the report of the whole block.
+- `unknown` or `partial`: the topic gets the report of the whole block, like the other
+  destinations.
 
 ### Several reports in the topic
 
@@ -277,8 +278,8 @@ In these cases, the topic has reports of a batch with different outcomes:
 - `unknown` and `committed`: when the report `unknown` was written, nothing showed whether the
   batch was committed. The batch is committed.
 - `committed` and `partial`: the report `committed` is visible, but only a part of the rows is. The
-  batch is [PARTIAL](runbook.md#partial). If you run `kprod txn resolve` with `--as replay`, the next run
-  writes the whole batch again, and the topic gets a second report `committed`.
+  batch is [PARTIAL](runbook.md#partial). If you run `kprod txn resolve` with `--as replay`, the
+  next run writes the whole batch again, and the topic gets a second report `committed`.
 - `committed`, and then `aborted` or `failed`: a later run of the committed batch has failed,
   for example because it has another number of rows. The rows of the first run stay visible.
 

@@ -93,9 +93,9 @@ TASKS = (
         "Consumers with `isolation.level=read_committed` see each row once. Other consumers can"
         " see rows of failed attempts. A stream also needs the option `transactionalIdPrefix`. A"
         " batch job that may run again also needs a name in `txnAppId`, and a version number in"
-        " `txnVersion`. The version number counts the writes under one name. In the example, the"
-        " name contains the day, and each day is written once, so the version number is always"
-        " `1`. After the write is committed, a second run with the same `txnAppId` and"
+        " `txnVersion`. Each run for the same rows needs the same name and version number. In the"
+        " example, the name contains the day, and each day is written once, so the version number"
+        " is always `1`. After the write is committed, a second run with the same `txnAppId` and"
         " `txnVersion` writes nothing. The sink only counts the rows and bytes of the second"
         " run: if the counts differ from those of the committed write, the second run fails"
         " ([exactly once](exactly-once.md)).",

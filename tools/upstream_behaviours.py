@@ -217,8 +217,8 @@ SenderTest#testIdempotenceWithMultipleInflightsRetriedInOrder
   producer sends all of them again, in their order.
 SenderTest#testCorrectHandlingOfOutOfOrderResponses
 SenderTest#testCorrectHandlingOfOutOfOrderResponsesWhenSecondSucceeds
-  Brokers append the batches of a partition in order. So when a broker acknowledges a
-  batch, the earlier batches are in the log too. If an earlier batch waits to be sent again, the
+  Brokers append the batches of a partition in order. So when a broker acknowledges a batch, the
+  earlier batches are in the log too. If one of these earlier batches waits to be sent again, the
   producer counts it as a success, and does not send it.
 SenderTest#testCorrectHandlingOfDuplicateSequenceError
   DUPLICATE_SEQUENCE_NUMBER is a success.
@@ -277,9 +277,9 @@ SenderTest#testTransactionalRequestsSentOnShutdown
 SenderTest#testSenderShouldCloseWhenTransactionManagerInErrorState
 SenderTest#testSenderShutdownWithPendingTransactions
 KafkaProducerTest#testCloseIsForcedOnPendingFindCoordinator
-  close first sends all records. If a commit has begun, close then completes the commit. If not,
-  close then aborts the open transaction, with its records. A close with the timeout 0 waits for
-  nothing.
+  close first sends all records. If a commit has begun, close then completes the commit. If no
+  commit has begun, close then aborts the open transaction, also the records that it has just sent.
+  A close with the timeout 0 waits for nothing.
 SenderTest#testDoNotPollWhenNoRequestSent
   While no request can be sent, the network thread sleeps.
 # Transactions (TransactionManager)
@@ -369,7 +369,7 @@ TransactionManagerTest#testTransitionToAbortableErrorOnBatchExpiry
 TransactionManagerTest#testDropCommitOnBatchExpiry
 TransactionManagerTest#testTransitionToFatalErrorWhenRetriedBatchIsExpired
   If a batch expires, the producer refuses to commit its transaction. Brokers before Kafka 2.5 can't
-  raise the producer epoch. With these brokers, the expiry of a batch that was sent is a fatal error.
+  raise the producer epoch. With these brokers, the error is fatal if the expired batch was sent.
 TransactionManager.EndTxnHandler#handleResponse
   With TV2, the response to EndTxn has the next producer epoch. If the epoch has
   its largest value, the response has a new producer id.
@@ -507,7 +507,8 @@ _INTRODUCTION = """\
 This page is for developers who work on this package, or who compare it with another Kafka client.
 The Spark sink sends its rows with a [Kafka producer in Python](python-producer.md). Each row of the
 tables below has a behaviour of Kafka's own producer in Java. The Python producer behaves in the
-same way, except in rows with the words *Different here*.
+same way, except in rows with the words *Different here*. Some of these differences are only in the
+Spark sink, and the row then names it.
 
 * *test of Kafka*: the test in the repository of Apache Kafka (`class#method`). If Kafka has no such
   test, the column has the method of the Java client.
@@ -557,11 +558,13 @@ _SINK_DIFFERS = "#where-the-spark-sink-differs"
 NOT_HERE = {
     "SenderTest#testIdempotenceWithMultipleInflightsWhereFirstFailsFatallyAndSequenceOf"
     "FutureBatchesIsAdjusted": (
-        "In a transaction, the later batches fail too, and no sequence number changes. See also"
-        f" [the Spark sink]({_SINK_DIFFERS})."
+        "In a transaction, the later batches of the partition fail too, and no sequence number"
+        f" changes. In the Spark sink, [the attempt of the task fails]({_SINK_DIFFERS})."
     ),
     "SenderTest#testBumpEpochWhenOutOfOrderSequenceReceived": (
-        f"In the Spark sink, the batch can [fail permanently]({_SINK_DIFFERS}) instead."
+        "In the Spark sink, the producer epoch stays the same. If neither a retry nor the"
+        " acknowledgement of a later batch shows that the batch is in the log, [the attempt of the"
+        f" task fails]({_SINK_DIFFERS})."
     ),
     "TransactionManagerTest#testHealthyPartitionRetriesDuringEpochBump": (
         f"In the Spark sink, [the attempt of the task fails]({_SINK_DIFFERS})."

@@ -261,7 +261,7 @@ def _run(day: str, commit: str, rounds: int) -> str:
 def _exactly_once() -> Iterator[str]:
     yield "Each figure is a median over *n* rounds. The range has the smallest and the largest figure of the rounds."
     yield ""
-    yield "The time that the driver needs to commit the transactions of a batch, if each transaction has one row:"
+    yield "This table shows how long the driver needs to commit the transactions of a batch. Each transaction has one row."
     yield ""
     yield "| what | time | range |"
     yield "|---|---|---|"

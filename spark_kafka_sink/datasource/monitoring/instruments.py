@@ -149,20 +149,19 @@ _VOLUME = (
                "Rows that brokers acknowledged, without dead letters."),
     Instrument("kprod.skipped.rows", _C, "{row}", _REPORT, "skippedRows",
                "Rows that are not sent. With onNullValue=skip, these are the rows with a null"
-               " value. With the option changelog, the rows are changes of a table. If an update"
-               " has two rows, the row before the update is not sent, unless the update changes"
-               " the key."),
+               " value. With the option changelog, these are the rows with the old values of an"
+               " update, unless the update changes the key."),
     Instrument("kprod.dead.letters", _C, "{row}", _REPORT, "deadLetters.byReason[].rows",
                "Rows that became dead letters, by the error code of the problem, such as KP0213.",
                label=Label.CODE, label_field="code"),
     Instrument("kprod.sent", _C, "By", _REPORT, "bytes",
-               "Bytes of the record batches that were sent, after compression. A record batch that"
-               " was sent again counts once."),
+               "Bytes of the record batches that brokers acknowledged, after compression. A record"
+               " batch that was sent again counts once."),
     Instrument("kprod.sent.uncompressed", _C, "By", _REPORT, "bytesBeforeCompression",
-               "Bytes of the record batches that were sent, before compression. A record batch"
-               " that was sent again counts once."),
+               "Bytes of the record batches that brokers acknowledged, before compression. A record"
+               " batch that was sent again counts once."),
     Instrument("kprod.batches", _C, "{batch}", _REPORT, "batches",
-               "Record batches that were sent to brokers. A record batch that was sent again counts"
+               "Record batches that brokers acknowledged. A record batch that was sent again counts"
                " once."),
     Instrument("kprod.requests", _C, "{request}", _REPORT, "requests",
                "Produce requests that were sent to brokers."),
@@ -244,7 +243,8 @@ _BROKERS = (
     Instrument("kprod.topic.rows", _C, "{row}", _REPORT, "topicCounts[].rows",
                "Rows that brokers acknowledged, by topic.", label=Label.TOPIC, label_field="topic"),
     Instrument("kprod.topic.sent", _C, "By", _REPORT, "topicCounts[].bytes",
-               "Bytes of the record batches that were sent, after compression, by topic.",
+               "Bytes of the record batches that brokers acknowledged, after compression, by"
+               " topic.",
                label=Label.TOPIC, label_field="topic"),
 )  # fmt: skip
 
@@ -308,14 +308,14 @@ _RUNNING_TASKS = (
                "Rows of the running write that brokers have acknowledged so far, including rows of"
                " failed attempts."),
     Instrument("kprod.task.sent", _G, "By", _RUNNING, "megabytes",
-               "Bytes of the record batches that the running write has sent so far, including those"
-               " of failed attempts.", 1e6),
+               "Bytes of the running write's record batches that brokers have acknowledged so far,"
+               " including those of failed attempts.", 1e6),
     Instrument("kprod.task.rate", _G, "{row}/s", _RUNNING, "rowsPerSecond",
                "Rows that brokers acknowledge per second, in about the last 10 s of the running"
                " write."),
     Instrument("kprod.task.throughput", _G, "By/s", _RUNNING, "megabytesPerSecond",
-               "Bytes of record batches that are sent per second, in about the last 10 s of the"
-               " running write.", 1e6),
+               "Bytes of record batches that brokers acknowledge per second, in about the last 10 s"
+               " of the running write.", 1e6),
     Instrument("kprod.task.retries", _G, "{batch}", _RUNNING, "retries",
                "Record batches of the running write that were sent again so far."),
     Instrument("kprod.task.wait.time", _G, "s", _RUNNING, "waits",

@@ -341,8 +341,8 @@ class WriteReport:
         int,
         Described(
             "The number of all attempts that were started before the successful attempt of their"
-            " task. Attempts without a reported error count too, for example if the executor or the"
-            " Python worker was killed, or if a speculative attempt was faster.",
+            " task. This number includes attempts without a reported error, for example if the"
+            " executor or the Python worker was killed, or if a speculative attempt was faster.",
             "attempts",
         ),
     ] = 0
@@ -515,9 +515,9 @@ class WriteReport:
         int,
         Described(
             "Rows that are not sent. With the option onNullValue=skip, these are rows with a"
-            " null value. With the option [changelog](changelogs.md), the rows are changes of a"
-            " table, and an update can have two rows: the row before the update and the row after"
-            " it. If both have the same key, only the row after the update is sent.",
+            " null value. With the option [changelog](changelogs.md), these are rows of updates: an"
+            " update can have two rows, the row before the update and the row after it. If both"
+            " have the same key, the row before the update is not sent.",
             "rows",
         ),
     ] = 0
