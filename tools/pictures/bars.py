@@ -259,7 +259,7 @@ def _run(day: str, commit: str, rounds: int) -> str:
 
 
 def _exactly_once() -> Iterator[str]:
-    yield "Each figure is a median over *n* rounds. The range has the smallest and the largest figure of the rounds."
+    yield "Each figure is a median over *n* rounds. The range goes from the smallest to the largest result of a round."
     yield ""
     yield "This table shows how long the driver needs to commit the transactions of a batch. Each transaction has one row."
     yield ""
