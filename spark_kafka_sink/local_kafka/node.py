@@ -176,8 +176,8 @@ class KafkaNode:
     def wait_until_ready(
         self, *, nodes: frozenset[int] | None = None, timeout: float = DEFAULT_START_TIMEOUT_S
     ) -> None:
-        """Waits until the broker responds to ApiVersions, and lists all ``nodes`` as live brokers
-        in its metadata. If ``nodes`` is None, only this node must be listed.
+        """Waits until the broker responds to ApiVersions, and until its metadata have all ``nodes``
+        as live brokers. If ``nodes`` is None, the metadata need to have only this node.
 
         Raises LocalKafkaError after ``timeout`` seconds, or when the process has ended. The error
         has the end of the node's log.

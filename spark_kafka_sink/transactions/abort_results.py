@@ -67,8 +67,8 @@ def _of_decided(goal: AbortBatch, decision: Decision, lost: tuple[str, ...]) -> 
 
 def _by_log(goal: AbortBatch, view: View) -> Visible:
     """Whether a batch is done, by the state of the key. Only for a batch without a task's
-    transaction: the end of a block, or the offsets of a consumer group without rows. The log does
-    not show whose rows a done batch has: another driver may have committed them.
+    transaction: it is the end of a block, or commits only the offsets of a consumer group. The log
+    does not show whose rows a done batch has: another driver may have committed them.
 
     UNKNOWN if another run has taken over the key, or if an operator has reset the key.
     """

@@ -159,8 +159,8 @@ class Committer:
 
         * :class:`BatchError`: each subclass says in its docstring which rows are visible.
         * Any other KafkaError: nothing is decided, and no row is visible. The batch's transactions
-          may still be open. The first of these ends them: the call of :meth:`abort` that Spark
-          makes after a failed commit, a later commit, or their timeout.
+          may still be open, until the first of these events: Spark calls :meth:`abort`, another
+          commit begins, or the transaction timeout ends.
         """
         how = self.perform(CommitBatch(owner, batch)).how
         assert how is not None

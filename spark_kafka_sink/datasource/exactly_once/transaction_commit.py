@@ -361,8 +361,8 @@ def _with_checkpoint(batch: Batch, config: SinkConfig, owner: Owner) -> Batch:
 def _block(
     config: SinkConfig, context: WriteContext, messages: Sequence[TaskCommitMessage]
 ) -> Block:
-    """Creates the :class:`Block` for the commit of one write of a ``transaction`` block. If dead
-    letters are on, one more field of the result is set:
+    """Describes the ``transaction`` block to which a write belongs, for the commit of this write.
+    If dead letters are on, one more field of the result is set:
 
     - ``letters`` for a write with rows: the number of dead letters, and the number of rows.
     - ``check_letters`` for the write that ends the block: a function that compares the totals of

@@ -86,7 +86,9 @@ def _less_certain(of_one_run: Sequence[Path]) -> Sequence[Path]:
 
 
 def _certainty(file: Path) -> int:
-    """The certainty of a stored report. -1 if it can't be read, or was removed meanwhile."""
+    """The certainty of the outcome of a stored report (:attr:`WriteOutcome.certainty`). -1 if the
+    report can't be read, or was removed meanwhile.
+    """
     with contextlib.suppress(UnusableFileError):
         text = read_file(str(file), "a report").decode(errors="replace")
         return certainty_of(json_object(text) or {})

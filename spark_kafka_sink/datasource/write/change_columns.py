@@ -48,8 +48,8 @@ class FeedColumns:
 
     There are two kinds of feeds. In a feed without structs, the columns of the table are columns of
     the DataFrame, beside the feed's own columns, such as the type of a change. In a feed with the
-    structs ``before`` and ``after``, each struct has the columns of the table as its fields. Then a
-    task appends these fields as columns to each of Spark's batches.
+    structs ``before`` and ``after``, each struct has the columns of the table as its fields. For
+    such a feed, a task appends the fields of both structs as columns to each of Spark's batches.
 
     - ``plan`` has the indices of the feed's own columns.
     - ``rows`` is the schema whose columns the options keyColumns and valueColumns may name: the

@@ -86,10 +86,10 @@ class StickyPartition:
         accumulator's lock.
 
         ``all_full`` means that no batch in the partition's queue accepts more records. The topic
-        gets another sticky partition after this partition has received at least these bytes:
+        gets another sticky partition after this partition has received a number of bytes:
 
-        * if ``all_full`` is True: the number of bytes from :data:`StickySize`
-        * if ``all_full`` is False: twice this number
+        * if ``all_full`` is True: at least the number from :data:`StickySize`
+        * if ``all_full`` is False: at least twice this number
         """
         self._produced += size
         if self._produced >= self._size and (all_full or self._produced >= 2 * self._size):

@@ -306,8 +306,10 @@ def _blocker(
 def _committed(
     client: TransactionClient, identities: Collection[tuple[int, int]], deadline_ms: int
 ) -> Mapping[tuple[int, int], str]:
-    """``identities`` are pairs of producer id and epoch, each of one transaction. Finds those whose
-    coordinator shows the transaction as committed. Returns the transactional ids by pair.
+    """Finds the committed transactions among ``identities``, and returns their transactional ids.
+
+    An identity is a pair of producer id and epoch, and identifies one transaction. A transaction
+    counts as committed if its coordinator shows this state.
     """
     if not identities:
         return {}

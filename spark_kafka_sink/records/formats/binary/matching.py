@@ -28,7 +28,7 @@ NAME: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def below(path: str, name: str) -> str:
-    """The path of the field ``name`` inside of ``path``, such as ``address.city``, for messages."""
+    """The path of the field ``name`` inside of ``path``, for error texts: ``address.city``."""
     return f"{path}.{name}" if path else name
 
 
