@@ -17,15 +17,18 @@ example, a DataFrame of ``spark.table`` reads the newest version of a Delta tabl
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from spark_kafka_sink.base.error_kinds import Kind
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, coded, safe_text, warn_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
 
 #: Format and version of a pin, as in ``delta 12``.
 _DELTA, _ICEBERG, _NONE = "delta", "iceberg", ""
@@ -52,7 +55,12 @@ class BackfillSource:
     def pin(self) -> str:
         """The newest snapshot of a Delta or Iceberg table that is given by name, such as ``delta
         7``. Empty for any other source.
+
+        If the query for the snapshot fails for another reason than the table's format, logs a
+        warning, and the result is empty too: then only the table's list of files is compared.
         """
+        from pyspark.errors import AnalysisException, UnsupportedOperationException
+
         if not isinstance(self.given, str):
             return _NONE
         for of_format, query, column in (
@@ -61,7 +69,14 @@ class BackfillSource:
         ):
             try:
                 found = self.spark.sql(query).collect()
-            except Exception:  # noqa: BLE001, S112 - the table has another format, or none
+            except (AnalysisException, UnsupportedOperationException):
+                continue  # the table has another format, or none
+            except Exception as error:  # noqa: BLE001 - the driver's exceptions have no base class
+                text = (
+                    f"backfill can't read the {of_format} snapshot of {self.given}: each step reads"
+                    f" the newest rows, if the table has this format ({safe_text(str(error), 200)})"
+                )
+                warn_once(_log, [coded(Kind.BACKFILL_PLAN.kp_code, text)])
                 continue
             if found:
                 return f"{of_format} {found[0][column]}"

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql.types import LongType, StructField, StructType
 
 from spark_kafka_sink.base.error_kinds import Kind
@@ -50,13 +51,16 @@ class Session:
     def __init__(self, answers: Answers | None = None) -> None:
         self.answers = answers or {}
         self.asked: list[str] = []
+        self.refusal: Exception = AnalysisException("another format")
         self.files = ["a.parquet", "b.parquet"]
 
     def sql(self, query: str) -> Frame:
         self.asked.append(query)
         if "VERSION AS OF" in query:
             return Frame(query)
-        answer = self.answers[query]  # a KeyError is Spark's error
+        if query not in self.answers:
+            raise self.refusal
+        answer = self.answers[query]
         return Frame(query, *([] if answer is None else [answer]))
 
     def table(self, name: str) -> Frame:
@@ -79,6 +83,19 @@ def source_of(session: Session, given: Any = "shop.orders", **more: Any) -> Back
 )
 def test_a_table_by_name_has_the_pin_of_its_format(answers: Answers, pin: str) -> None:
     assert source_of(Session(answers)).pin() == pin
+
+
+@pytest.mark.parametrize("is_format", [True, False])
+def test_a_snapshot_that_cannot_be_read_is_a_warning(
+    caplog: pytest.LogCaptureFixture, is_format: bool
+) -> None:
+    """The table may be Iceberg's, whose list of files Spark does not show."""
+    session = Session()
+    if not is_format:
+        session.refusal = RuntimeError("the catalog does not answer")
+    assert source_of(session).pin() == ""
+    assert len(caplog.messages) == (0 if is_format else 2)
+    assert all("the catalog does not answer" in message for message in caplog.messages)
 
 
 def test_each_step_reads_the_version_of_the_pin() -> None:
