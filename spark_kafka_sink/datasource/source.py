@@ -239,7 +239,8 @@ class KprodDataSource(DataSource):
             check_report_path(config.report_path)
         check_own_code(config, on_driver=True)
         warn_once(_log, [*config.warnings, *near_names(schema, columns)])
-        seen = process_preflight().check(config, streaming=streaming)
+        is_end = _ends_a_block(config)
+        seen = None if is_end else process_preflight().check(config, streaming=streaming)
         cluster = None if seen is None else seen.cluster
         limits = {} if seen is None else seen.limits
         if seen is not None and config.topic in seen.compacted:
@@ -379,17 +380,23 @@ if hasattr(spark_datasource, "DataSourceStreamArrowWriter"):
             return PlannedTask(self.plan).run(iterator)
 
 
+def _ends_a_block(config: SinkConfig) -> bool:
+    """Whether the write has no rows, and commits or aborts a ``transaction`` block."""
+    if config.txn_context is None:
+        return False
+    from spark_kafka_sink.datasource.write.write_context import WriteContext
+
+    return WriteContext.of_option(config.txn_context).writes is not None
+
+
 def _without_columns_at_the_end(config: SinkConfig) -> SinkConfig:
     """Removes the column options from the config of the write that ends a ``transaction`` block.
     This write has no rows, so the columns do not exist. Other configs are returned unchanged.
     """
-    if config.txn_context is None:
+    if not _ends_a_block(config):
         return config
     from spark_kafka_sink.config.named_columns import NamedColumns
-    from spark_kafka_sink.datasource.write.write_context import WriteContext
 
-    if WriteContext.of_option(config.txn_context).writes is None:
-        return config
     return replace(config, named_columns=NamedColumns(), schemas=None, changes=None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.base.documentation import where_to_read
 from spark_kafka_sink.base.errors import KafkaTimeoutError
@@ -13,6 +14,8 @@ from spark_kafka_sink.datasource.checks.preflight import (
     WARN_WAIT_MS,
     PreflightCheck,
 )
+from spark_kafka_sink.datasource.source import KprodDataSource
+from spark_kafka_sink.datasource.write.write_context import WriteContext
 from spark_kafka_sink.protocol.cluster import Cluster, PartitionInfo, PartitionInfos, TopicPartition
 
 CLUSTER = Cluster(topics={"t": PartitionInfos.of("t", [PartitionInfo(TopicPartition("t", 0), 1)])})
@@ -85,6 +88,16 @@ def test_another_topic_or_another_option_is_another_question():
     assert len(brokers.asked) == 3
 
 
+def test_the_answer_without_dead_letters_does_not_do_with_them():
+    """Without them, the wait for the topics' limits is shorter, and the limits may be missing."""
+    brokers = Brokers()
+    preflight = PreflightCheck(brokers, Hand())
+    letters = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "letters"}
+    preflight.check(config(reportTopic="letters"), streaming=False)
+    preflight.check(config(**letters), streaming=False)
+    assert [topics for topics, _ in brokers.asked] == [("t", "letters")] * 2
+
+
 def test_a_process_with_many_topics_keeps_the_newest_answers():
     brokers = Brokers()
     preflight = PreflightCheck(brokers, Hand())
@@ -133,3 +146,22 @@ def test_the_option_beats_the_default_of_batch_and_stream(caplog):
     before = len(brokers.asked)
     assert preflight.check(config(preflight="off"), streaming=False) is None
     assert len(brokers.asked) == before
+
+
+@pytest.mark.parametrize("writes", [None, 2], ids=["write", "end"])
+def test_the_end_of_a_block_is_no_write_to_check(writes):
+    """All rows are acknowledged then. Brokers that are slow must not fail the block."""
+    context = WriteContext("run", writes=writes)
+    options = {
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "kafka.max.block.ms": "300",
+        "deliveryGuarantee": "exactly-once",
+        "txnAppId": "job",
+        "txnVersion": "1",
+        "txnContext": context.to_option(),
+    }
+    schema = StructType([StructField(name, StringType()) for name in ("key", "value", "topic")])
+    with pytest.raises(KafkaTimeoutError, match="no broker answered") as raised:
+        KprodDataSource(options).writer(schema, overwrite=False)
+    is_after_the_preflight = "InitProducerId" in str(raised.value)
+    assert is_after_the_preflight is (writes is not None)

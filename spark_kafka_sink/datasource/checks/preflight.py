@@ -6,8 +6,8 @@ A result is cached for 60 seconds. A missing dead-letter topic is created.
 The result contains the :class:`Cluster`. Each task gets it, so that hundreds of tasks don't request
 the same metadata at the same time.
 
-There is no preflight at a commit or abort. At a commit, all rows are already acknowledged, and a
-broker that is down at this time must not fail the batch.
+There is no preflight at a commit or abort, nor for the write that ends a ``transaction`` block. At
+that time, all rows are already acknowledged, and a broker that is down must not fail the batch.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import KafkaError
@@ -32,6 +33,9 @@ KEPT_MS = 60_000
 
 #: With preflight=warn the longest wait for a result that is only advice, in ms.
 WARN_WAIT_MS = 5_000
+
+#: The producer's options, the topics, and whether rows can become dead letters.
+_Key: TypeAlias = tuple[ProducerConfig, tuple[str, ...], bool]
 
 #: Clusters cached by one planning process; a planner serves few.
 KEPT_ANSWERS = 16
@@ -72,7 +76,7 @@ class PreflightCheck:
         self._clock = clock
         # Guards ``_answers``; not held during requests.
         self._lock = threading.Lock()
-        self._answers: dict[tuple[ProducerConfig, tuple[str, ...]], _Answer] = {}
+        self._answers: dict[_Key, _Answer] = {}
 
     def check(self, config: SinkConfig, *, streaming: bool) -> TopicsSeen | None:
         """Checks the brokers and the topics of a write. Returns the cluster and its topics. The
@@ -94,7 +98,8 @@ class PreflightCheck:
         named = (config.topic, config.report_topic, queue)
         topics = tuple(topic for topic in named if topic is not None)
         log = (config.commit_log_topic,) if config.is_exactly_once else ()
-        key = (config.producer, topics + log)
+        # With dead letters, the wait for the topics' limits is longer.
+        key = (config.producer, topics + log, config.dead_letters is not None)
         kept = self._kept(key, required=mode is Preflight.REQUIRED)
         if kept is not None:
             return kept.seen
@@ -112,9 +117,7 @@ class PreflightCheck:
         self._keep(key, seen)
         return seen
 
-    def _kept(
-        self, key: tuple[ProducerConfig, tuple[str, ...]], *, required: bool
-    ) -> _Answer | None:
+    def _kept(self, key: _Key, *, required: bool) -> _Answer | None:
         """The cached result for ``key``, or None if there is none. With ``required``, also returns
         None if the cached result is a failure, so that the check runs again.
         """
@@ -124,7 +127,7 @@ class PreflightCheck:
             return None
         return None if answer.seen is None and required else answer
 
-    def _keep(self, key: tuple[ProducerConfig, tuple[str, ...]], seen: TopicsSeen | None) -> None:
+    def _keep(self, key: _Key, seen: TopicsSeen | None) -> None:
         with self._lock:
             self._answers.pop(key, None)
             self._answers[key] = _Answer(seen, self._clock.now_ms() + KEPT_MS)
