@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.base.errors import ErrorCode, KafkaError, KafkaTimeoutError
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError
 from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.cluster_checks import _clock
 from spark_kafka_sink.datasource.checks.topic_checks import (
@@ -16,6 +16,7 @@ from spark_kafka_sink.datasource.checks.topic_steps import settings_if_there
 from spark_kafka_sink.datasource.exactly_once.offsets_group import refuse_members
 from spark_kafka_sink.protocol.cluster import TopicPartition
 from spark_kafka_sink.protocol.request import ApiKey
+from spark_kafka_sink.records.bad_rows.topic_limits import TopicLimits
 from tests.datasource.test_topic_steps import (
     CONFIGS,
     TIMEOUT_MS,
@@ -81,23 +82,25 @@ def test_dead_letters_wait_longer_for_the_configs_of_their_topics(scene):
     assert slow.fired > 0
 
 
-def test_dead_letters_without_configs_in_time_are_an_error(scene):
+def test_dead_letters_without_configs_in_time_are_a_warning(scene, caplog):
     created(scene, "rows", replicas=3, least=1)
     slow = scene.cluster.control.delay(ApiKey.DESCRIBE_CONFIGS, 61_000, FOREVER)
-    with (
-        scene.client() as client,
-        pytest.raises(KafkaTimeoutError, match=r"topic rows .* which rows become dead letters"),
-    ):
-        check_topics(client, config("rows", **LETTERS), ("rows",), 60_000)
+    with scene.client() as client:
+        assert check_topics(client, config("rows", **LETTERS), ("rows",), 60_000) == {}
+    (warning,) = caplog.messages
+    assert "the configs of rows are unknown" in warning
+    assert "no clear answer in time" in warning
     assert slow.fired > 0
 
 
-def test_dead_letters_without_configs_by_refusal_are_a_warning(scene, caplog):
-    scene.cluster.control.answer(ApiKey.DESCRIBE_CONFIGS, ErrorCode.INVALID_REQUEST, FOREVER)
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION])
+def test_dead_letters_without_configs_by_refusal_are_a_warning(scene, caplog, code):
+    scene.cluster.control.answer(ApiKey.DESCRIBE_CONFIGS, code, FOREVER)
     with scene.client() as client:
-        assert check_topics(client, config("t", **LETTERS), ("t",), TIMEOUT_MS) == {}
+        limits = check_topics(client, config("t", **LETTERS), ("t",), TIMEOUT_MS)
+    assert limits.get("t", TopicLimits()) == TopicLimits()
     (warning,) = caplog.messages
-    assert "fail their tasks, and do not become dead letters" in warning
+    assert "the configs of t are unknown" in warning
 
 
 def test_brokers_that_tell_no_time_leave_the_clock_out(scene):

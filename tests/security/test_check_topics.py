@@ -7,7 +7,7 @@ import os
 import pytest
 
 from spark_kafka_sink.admin.admin_client import AdminClient
-from spark_kafka_sink.base.errors import ErrorCode, KafkaError
+from spark_kafka_sink.base.errors import ErrorCode, KafkaError, KafkaTimeoutError
 from spark_kafka_sink.config.parsing import parse_producer_config, parse_sink_config
 from spark_kafka_sink.datasource.checks.check_steps import StepState
 from spark_kafka_sink.datasource.checks.preflight import process_preflight
@@ -215,6 +215,9 @@ def test_only_topics_that_are_seen_without_write_are_forbidden(secure_kafka):
     assert found == {seen: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
-def test_no_topic_is_forbidden_if_no_broker_responds():
+def test_a_task_fails_if_it_does_not_know_its_rights_in_time():
+    """It would send the row, and fail at the broker. Without a topic, it asks for none."""
     config = parse_producer_config({"bootstrap.servers": "127.0.0.1:1", "max.block.ms": 500})
-    assert forbidden_topics(config, {"rows"}) == {}
+    with pytest.raises(KafkaTimeoutError):
+        forbidden_topics(config, {"rows"})
+    assert forbidden_topics(config, ()) == {}

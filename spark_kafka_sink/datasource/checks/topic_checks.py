@@ -26,7 +26,6 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     ErrorCode,
     KafkaError,
-    KafkaTimeoutError,
     coded,
     warn_once,
 )
@@ -105,8 +104,8 @@ def check_topics(
       report about a write.
 
     Each warning is logged once per process. A check whose request fails is skipped without an
-    error. If the write can't work, the tasks raise the error. Exception: with errors.tolerance=all,
-    raises KafkaTimeoutError if the configs are not received within ``timeout_ms``.
+    error. If the write can't work, the tasks raise the error. With errors.tolerance=all, unknown
+    configs are one of the warnings.
     """
     written = {*topics, *([config.commit_log_topic] if config.is_exactly_once else ())}
     limit_ms = min(timeout_ms, CHECK_MS)
@@ -118,7 +117,7 @@ def check_topics(
     if config.dead_letters is None:
         configs = _if_possible(lambda: topic_settings(admin, topics, limit_ms))
     else:
-        configs = _settings_for_dead_letters(admin, topics, timeout_ms)
+        configs = _settings_for_dead_letters(admin, topics)
     for name, settings in configs.items():
         # Reports are batches of one record, to which options of the producer don't apply.
         found: Iterator[TopicWarning] = iter(())
@@ -131,30 +130,28 @@ def check_topics(
 
 
 def _settings_for_dead_letters(
-    admin: AdminClient, topics: Collection[str], timeout_ms: int
+    admin: AdminClient, topics: Collection[str]
 ) -> Mapping[str, Mapping[str, str | None]]:
-    """Returns :func:`topic_settings`. If brokers refuse the request, logs a warning, and the result
-    is empty. Raises KafkaTimeoutError after ``timeout_ms``.
+    """Returns :func:`topic_settings`, after a wait of at most max.block.ms. Logs a warning with the
+    topics whose configs are unknown.
 
     The configs decide which rows become dead letters. Without them, a task sends for example a row
-    that is larger than max.message.bytes. The broker refuses the row, and the query fails.
+    that is larger than max.message.bytes. The broker refuses the row, and the write fails.
     """
+    why = "the principal lacks DESCRIBE_CONFIGS, or the brokers do not support the request"
+    found: Mapping[str, Mapping[str, str | None]] = {}
     try:
-        return topic_settings(admin, topics, timeout_ms)
-    except KafkaTimeoutError as error:
-        raise KafkaTimeoutError(
-            f"{error.message}: errors.tolerance=all needs the configs of the topics, because they"
-            " decide which rows become dead letters",
-            hint=error.hint,
-            kind=error.kind,
-        ) from error
+        found = topic_settings(admin, topics, admin.config.max_block_ms)
     except KafkaError as error:
+        why = error.message
+    unknown = [topic for topic in topics if not found.get(topic)]
+    if unknown:
         text = (
-            f"{error.message}: rows that the configs of {', '.join(topics)} do not allow fail"
-            " their tasks, and do not become dead letters"
+            f"the configs of {', '.join(unknown)} are unknown: a row or a dead letter that they do"
+            f" not allow makes its task fail ({why})"
         )
-        warn_once(_log, [coded(error.kind.kp_code, text, error.hint)])
-        return {}
+        warn_once(_log, [coded(Kind.TOPIC_LIMIT.kp_code, text)])
+    return found
 
 
 def _if_possible(request: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
@@ -179,16 +176,17 @@ def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[st
     """The topics that the principal may not write to, each with the broker's error code. A topic is
     not in the result if the brokers don't report the principal's rights on it.
 
-    Opens a connection of its own, and waits at most 5 s for the response.
+    Opens a connection of its own, and waits at most max.block.ms for the response. Raises
+    KafkaTimeoutError after this time: without the rights, the task would send rows to a topic that
+    refuses them, and fail.
     """
     # The metadata that a task's producer requests does not contain the principal's rights.
     found: dict[str, ErrorCode] = {}
-
-    def rights() -> Mapping[str, int | None]:
-        with AdminClient(config) as admin:
-            return topic_rights(admin, topics, min(config.max_block_ms, CHECK_MS))
-
-    for topic, operations in _if_possible(rights).items() if topics else ():
+    if not topics:
+        return found
+    with AdminClient(config) as admin:
+        rights = topic_rights(admin, topics, config.max_block_ms)
+    for topic, operations in rights.items():
         try:
             check_write(topic, operations)
         except AuthorizationError as error:
