@@ -627,10 +627,8 @@ ABORT_UNKNOWN: Final = (
 def the_key_is_not_open_and_they_may_be_decided(goal: EndByHand, view: View) -> Step | None:
     """If the run of one of the transactions may still commit, the next step opens the key, before
     the abort. If all runs are superseded, the key is not opened: none of the transactions can be
-    committed any more.
-
-    The run of a job without txnAppId never counts as superseded. An operator may have reset the
-    job's key, and a reset removes the list of aborted runs.
+    committed any more. The run of a job without txnAppId never counts as superseded here, because
+    an operator's reset of the key removes the list of aborted runs.
     """
     # Without the opening, this could happen:
     #   1. We read the state: no decision names transaction T.
