@@ -97,10 +97,12 @@ def test_dead_letters_without_configs_in_time_are_a_warning(scene, caplog):
 def test_dead_letters_without_configs_by_refusal_are_a_warning(scene, caplog, code):
     scene.cluster.control.answer(ApiKey.DESCRIBE_CONFIGS, code, FOREVER)
     with scene.client() as client:
-        limits = check_topics(client, config("t", **LETTERS), ("t",), TIMEOUT_MS)
+        limits = check_topics(
+            client, config("t", **LETTERS, reportTopic="reports"), ("t", "reports"), TIMEOUT_MS
+        )
     assert limits.get("t", TopicLimits()) == TopicLimits()
     (warning,) = caplog.messages
-    assert "the configs of t are unknown" in warning
+    assert "the configs of t are unknown" in warning, "no row goes to the topic of reports"
 
 
 def test_brokers_that_tell_no_time_leave_the_clock_out(scene):

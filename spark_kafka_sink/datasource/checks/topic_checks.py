@@ -53,6 +53,10 @@ _log = logging.getLogger(__name__)
 #: It does not apply to the configs if rows can become dead letters.
 CHECK_MS: Final = 5_000
 
+#: The timeout in ms of requests that decide which rows become dead letters, or max.block.ms if that
+#: is shorter. A service that never responds delays each write by this time, at most once a minute.
+NEEDED_MS: Final = 30_000
+
 COMPRESSION: Final = "compression.type"
 LEAST_IN_SYNC: Final = "min.insync.replicas"
 #: A larger clock difference is a warning whatever a topic accepts: logins by token or by signature
@@ -117,7 +121,7 @@ def check_topics(
     if config.dead_letters is None:
         configs = _if_possible(lambda: topic_settings(admin, topics, limit_ms))
     else:
-        configs = _settings_for_dead_letters(admin, topics)
+        configs = _settings_for_dead_letters(admin, config, topics)
     for name, settings in configs.items():
         # Reports are batches of one record, to which options of the producer don't apply.
         found: Iterator[TopicWarning] = iter(())
@@ -130,21 +134,22 @@ def check_topics(
 
 
 def _settings_for_dead_letters(
-    admin: AdminClient, topics: Collection[str]
+    admin: AdminClient, config: SinkConfig, topics: Collection[str]
 ) -> Mapping[str, Mapping[str, str | None]]:
-    """Returns :func:`topic_settings`, after a wait of at most max.block.ms. Logs a warning with the
-    topics whose configs are unknown.
+    """Returns :func:`topic_settings`. Logs a warning if the configs of the option ``topic`` or of
+    the dead-letter topic are unknown.
 
     The configs decide which rows become dead letters. Without them, a task sends for example a row
     that is larger than max.message.bytes. The broker refuses the row, and the write fails.
     """
-    why = "the principal lacks DESCRIBE_CONFIGS, or the brokers do not support the request"
+    why = "the principal lacks DESCRIBE_CONFIGS, or brokers did not return the configs"
     found: Mapping[str, Mapping[str, str | None]] = {}
     try:
-        found = topic_settings(admin, topics, admin.config.max_block_ms)
+        found = topic_settings(admin, topics, _needed_wait_ms(config.producer))
     except KafkaError as error:
         why = error.message
-    unknown = [topic for topic in topics if not found.get(topic)]
+    queue = None if config.dead_letters is None else config.dead_letters.topic
+    unknown = [name for name in topics if name in (config.topic, queue) and not found.get(name)]
     if unknown:
         text = (
             f"the configs of {', '.join(unknown)} are unknown: a row or a dead letter that they do"
@@ -152,6 +157,11 @@ def _settings_for_dead_letters(
         )
         warn_once(_log, [coded(Kind.TOPIC_LIMIT.kp_code, text)])
     return found
+
+
+def _needed_wait_ms(config: ProducerConfig) -> int:
+    """The wait for figures that decide which rows become dead letters."""
+    return max(CHECK_MS, min(config.max_block_ms, NEEDED_MS))
 
 
 def _if_possible(request: Callable[[], Mapping[str, T]]) -> Mapping[str, T]:
@@ -176,16 +186,22 @@ def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[st
     """The topics that the principal may not write to, each with the broker's error code. A topic is
     not in the result if the brokers don't report the principal's rights on it.
 
-    Opens a connection of its own, and waits at most max.block.ms for the response. Raises
-    KafkaTimeoutError after this time: without the rights, the task would send rows to a topic that
-    refuses them, and fail.
+    Opens a connection of its own. If this fails, or if there is no response in time, logs a
+    warning, and the result is empty.
     """
     # The metadata that a task's producer requests does not contain the principal's rights.
     found: dict[str, ErrorCode] = {}
-    if not topics:
-        return found
-    with AdminClient(config) as admin:
-        rights = topic_rights(admin, topics, config.max_block_ms)
+    rights: Mapping[str, int | None] = {}
+    try:
+        if topics:
+            with AdminClient(config) as admin:
+                rights = topic_rights(admin, topics, _needed_wait_ms(config))
+    except KafkaError as error:
+        text = (
+            f"the rights on {', '.join(sorted(topics))} are unknown: a row for a topic that the"
+            f" principal may not write to makes its task fail ({error.message})"
+        )
+        warn_once(_log, [coded(error.kind.kp_code, text, error.hint)])
     for topic, operations in rights.items():
         try:
             check_write(topic, operations)

@@ -56,11 +56,12 @@ class BackfillSource:
         """The newest snapshot of a Delta or Iceberg table that is given by name, such as ``delta
         7``. Empty for any other source.
 
-        If the query for the snapshot fails for another reason than the table's format, logs a
-        warning, and the result is empty too: then only the table's list of files is compared.
+        If no snapshot is found, and a query failed with another error than Spark's errors for other
+        formats, logs a warning: then only the table's list of files is compared.
         """
         from pyspark.errors import AnalysisException, UnsupportedOperationException
 
+        failures: list[str] = []
         if not isinstance(self.given, str):
             return _NONE
         for of_format, query, column in (
@@ -72,14 +73,14 @@ class BackfillSource:
             except (AnalysisException, UnsupportedOperationException):
                 continue  # the table has another format, or none
             except Exception as error:  # noqa: BLE001 - the driver's exceptions have no base class
-                text = (
+                failures.append(
                     f"backfill can't read the {of_format} snapshot of {self.given}: each step reads"
                     f" the newest rows, if the table has this format ({safe_text(str(error), 200)})"
                 )
-                warn_once(_log, [coded(Kind.BACKFILL_PLAN.kp_code, text)])
                 continue
             if found:
                 return f"{of_format} {found[0][column]}"
+        warn_once(_log, (coded(Kind.BACKFILL_PLAN.kp_code, text) for text in failures))
         return _NONE
 
     def rows(self, pin: str) -> DataFrame:
