@@ -623,7 +623,7 @@ _ACL_IDEMPOTENT = (
 _ROWS: tuple[tuple[ErrorCode, ErrorClass, type[ApiError], str, str], ...] = (
     (ErrorCode.UNKNOWN_SERVER_ERROR, _C.FATAL, UnknownServerError, "the broker failed for an unknown reason, or returned an unknown error code", "see the reason in the broker's server.log"),
     (ErrorCode.NONE, _C.SUCCESS, ApiError, "no error", ""),
-    (ErrorCode.OFFSET_OUT_OF_RANGE, _C.FATAL, ApiError, "the offset is outside the partition's log", "set cleanup.policy=compact (not compact,delete) for the topic of commitLogTopic. Brokers have removed records of this topic while the sink read it"),
+    (ErrorCode.OFFSET_OUT_OF_RANGE, _C.FATAL, ApiError, "the offset is outside the partition's log", "set cleanup.policy=compact (not compact,delete) for the topic of commitLogTopic, because brokers have removed records of this topic while the sink read it"),
     (ErrorCode.CORRUPT_MESSAGE, _C.RETRIABLE, CorruptRecordError, "the record batch failed its checksum, or its format is wrong", "if the error lasts, a machine between the client and the broker changes bytes. Check proxies, and use TLS, which detects changed bytes"),
     (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _C.REFRESH_METADATA, InvalidMetadataError, "the broker does not host this topic partition", _CREATE_TOPIC),
     (ErrorCode.INVALID_FETCH_SIZE, _C.FATAL, ApiError, "the fetch size is invalid", _REPORT),
