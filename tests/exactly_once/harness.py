@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ from tests.exactly_once.stalls import StallWatch
 from tests.exactly_once.truth import Batch, Result, clean_ends, read_truth
 from tests.faults.proxy import Action, Fault, Faults, Hit, Proxy, Side
 from tests.real_kafka import RealKafka
-from tests.waiting import LONG_S, PATIENCE
+from tests.waiting import PATIENCE
 
 COMMIT_LOG = "__kprod_commits"
 #: ``make faults`` runs all there is; plain pytest runs each scenario once, in one of its variants.
@@ -223,17 +222,10 @@ class Scenario:
         """Until batch ``number`` of the stream that ``driver`` runs is OK. AssertionError, with the
         driver's answer or the end of its log, when the stream ends before, or after :data:`LONG_S`.
         """
-        deadline = time.monotonic() + LONG_S
         wanted = f"batch {number} of {self.run} {what}".strip()
-        while self.committed() < number:
-            if driver.has_answered and self.committed() < number:
-                raise AssertionError(f"{wanted} did not come: {driver.answer()}")
-            if time.monotonic() > deadline:
-                raise AssertionError(
-                    f"{wanted} did not come in {LONG_S:.0f} s, there is {self.committed()}:\n"
-                    f"{driver.log_tail()}"
-                )
-            time.sleep(0.01)
+        driver.wait_until(
+            lambda: self.committed() >= number, wanted, lambda: f"batch {self.committed()}"
+        )
 
     def checkpointed(self) -> int:
         """The newest batch in the checkpoint's commit log; -1 when there is none. (What a killed

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -113,21 +114,29 @@ class Driver:
     def has_answered(self) -> bool:
         return not self._answers.empty()
 
-    def wait_until_hit(self, fault: Fault, what: str = "the request") -> None:
-        """Waits until ``fault`` has hit a request of the command under way. AssertionError with the
-        driver's answer if the command ends before, or with the end of its log.
+    def wait_until(
+        self, condition: Callable[[], bool], what: str, so_far: Callable[[], object]
+    ) -> None:
+        """Waits for ``condition()`` during the command under way. AssertionError with the driver's
+        answer if the command ends before, or after :data:`LONG_S`, with ``so_far()`` and the end of
+        the driver's log.
         """
         deadline = time.monotonic() + LONG_S
-        while not fault.hit.is_set():
+        while True:
+            # Read before the condition, which a command's last step may make true.
             has_ended = self.has_answered or not self.alive
             is_late = time.monotonic() > deadline
-            if fault.hit.wait(0.01):
-                break
+            if condition():
+                return
             assert not has_ended, f"{what} did not come: {self.answer()}"
             assert not is_late, (
-                f"{what} did not come in {LONG_S:.0f} s ({fault.seen} others were seen):\n"
-                f"{self.log_tail()}"
+                f"{what} did not come in {LONG_S:.0f} s, so far: {so_far()}\n{self.log_tail()}"
             )
+            time.sleep(0.01)
+
+    def wait_until_hit(self, fault: Fault, what: str = "the request") -> None:
+        """Waits until ``fault`` has hit a request of the command under way."""
+        self.wait_until(fault.hit.is_set, what, lambda: f"{fault.seen} seen")
 
     def run(self, do: str, **command: Any) -> dict[str, Any]:
         self.begin(do, **command)
