@@ -386,7 +386,7 @@ def _ends_a_block(config: SinkConfig) -> bool:
         return False
     from spark_kafka_sink.datasource.write.write_context import WriteContext
 
-    return WriteContext.of_option(config.txn_context).writes is not None
+    return WriteContext.of_option(config.txn_context).ends_block
 
 
 def _without_columns_at_the_end(config: SinkConfig) -> SinkConfig:

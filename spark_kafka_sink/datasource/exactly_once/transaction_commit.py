@@ -372,7 +372,7 @@ def _block(
     options = config.dead_letters
     if options is None:
         return block
-    if context.writes is not None:
+    if context.ends_block:
         then = f"so the transaction fails; {STAYS[True]}"
         return replace(block, check_letters=partial(check_letters, options, then=then))
     letters = sum(count.rows for message in messages for count in message.letters)

@@ -128,7 +128,7 @@ class TransactionPlan:
         """Whether this is the write without rows that commits or aborts all writes of a
         ``transaction`` block.
         """
-        return self.context is not None and self.context.writes is not None
+        return self.context is not None and self.context.ends_block
 
     @property
     def may_be_decided(self) -> bool:

@@ -53,6 +53,13 @@ class WriteContext:
     known: bool = False
     may_be_decided: bool = False
 
+    @property
+    def ends_block(self) -> bool:
+        """Whether this is the write without rows that commits or aborts all writes of a
+        ``transaction`` block.
+        """
+        return self.writes is not None
+
     def of_part(self, write: int) -> WriteContext:
         """The context of the write with the number ``write`` in a ``transaction`` block. This
         context has no offsets, because the write that ends the block commits the offsets.
