@@ -118,10 +118,11 @@ def check_topics(
         check_write(name, operations)
     if not topics:
         return {}
-    if config.dead_letters is None:
+    letters = config.dead_letters
+    if letters is None:
         configs = _if_possible(lambda: topic_settings(admin, topics, limit_ms))
     else:
-        configs = _settings_for_dead_letters(admin, config, topics)
+        configs = _settings_for_dead_letters(admin, topics, (config.topic, letters.topic))
     for name, settings in configs.items():
         # Reports are batches of one record, to which options of the producer don't apply.
         found: Iterator[TopicWarning] = iter(())
@@ -134,10 +135,10 @@ def check_topics(
 
 
 def _settings_for_dead_letters(
-    admin: AdminClient, config: SinkConfig, topics: Collection[str]
+    admin: AdminClient, topics: Collection[str], needed: Collection[str | None]
 ) -> Mapping[str, Mapping[str, str | None]]:
-    """Returns :func:`topic_settings`. Logs a warning if the configs of the option ``topic`` or of
-    the dead-letter topic are unknown.
+    """Returns :func:`topic_settings`. Logs a warning if the configs of a topic in ``needed`` are
+    unknown: the topic of the rows, and the dead-letter topic.
 
     The configs decide which rows become dead letters. Without them, a task sends for example a row
     that is larger than max.message.bytes. The broker refuses the row, and the write fails.
@@ -145,11 +146,10 @@ def _settings_for_dead_letters(
     why = "the principal lacks DESCRIBE_CONFIGS, or brokers did not return the configs"
     found: Mapping[str, Mapping[str, str | None]] = {}
     try:
-        found = topic_settings(admin, topics, _needed_wait_ms(config.producer))
+        found = topic_settings(admin, topics, _needed_wait_ms(admin.config))
     except KafkaError as error:
         why = error.message
-    queue = None if config.dead_letters is None else config.dead_letters.topic
-    unknown = [name for name in topics if name in (config.topic, queue) and not found.get(name)]
+    unknown = [name for name in topics if name in needed and not found.get(name)]
     if unknown:
         text = (
             f"the configs of {', '.join(unknown)} are unknown: a row or a dead letter that they do"
@@ -190,18 +190,19 @@ def forbidden_topics(config: ProducerConfig, topics: Collection[str]) -> dict[st
     warning, and the result is empty.
     """
     # The metadata that a task's producer requests does not contain the principal's rights.
-    found: dict[str, ErrorCode] = {}
-    rights: Mapping[str, int | None] = {}
+    if not topics:
+        return {}
     try:
-        if topics:
-            with AdminClient(config) as admin:
-                rights = topic_rights(admin, topics, _needed_wait_ms(config))
+        with AdminClient(config) as admin:
+            rights = topic_rights(admin, topics, _needed_wait_ms(config))
     except KafkaError as error:
         text = (
             f"the rights on {', '.join(sorted(topics))} are unknown: a row for a topic that the"
             f" principal may not write to makes its task fail ({error.message})"
         )
         warn_once(_log, [coded(error.kind.kp_code, text, error.hint)])
+        return {}
+    found: dict[str, ErrorCode] = {}
     for topic, operations in rights.items():
         try:
             check_write(topic, operations)

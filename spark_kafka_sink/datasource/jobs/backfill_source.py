@@ -59,11 +59,11 @@ class BackfillSource:
         If no snapshot is found, and a query failed with another error than Spark's errors for other
         formats, logs a warning: then only the table's list of files is compared.
         """
+        if not isinstance(self.given, str):
+            return _NONE
         from pyspark.errors import AnalysisException, UnsupportedOperationException
 
         failures: list[str] = []
-        if not isinstance(self.given, str):
-            return _NONE
         for of_format, query, column in (
             (_DELTA, f"DESCRIBE HISTORY {self.given} LIMIT 1", "version"),
             (_ICEBERG, f"SELECT * FROM {self.given}.refs WHERE name = 'main'", "snapshot_id"),  # noqa: S608 - as below
